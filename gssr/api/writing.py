@@ -99,8 +99,22 @@ def _write(
     writer: BulkWriter, time: Floats, position: Ints, values: dict[str, Floats], gpus: list[dict[str, Any]],
     label: str | None, interval: float, use: list[_Use], state: str, exit_code: int | None,
 ) -> None:  # fmt: skip
-    """Write the run: its GPUs, its samples, which ascend in time, and the rows of nodes and ranks. Raises
-    RecordingError."""
+    """Write the run and finish the file.
+
+    Args:
+        writer: The new file.
+        time: When each sample was taken [n], unix s, ascending.
+        position: The index in ``gpus`` of each sample's GPU [n].
+        values: The samples' values by metric [n]; NaN is none.
+        gpus: The GPUs, as columns of the table ``gpus``.
+        label: The run's label; None: it has none.
+        interval: The sampling interval, s.
+        use: The rows of nodes and ranks.
+        state: The state in which the run ended.
+        exit_code: The command's exit code; None: unknown.
+
+    Raises RecordingError.
+    """
     start, end = float(time[0]), float(time[-1])
     nodes = {str(gpu["node"]) for gpu in gpus if gpu.get("node") is not None}
     known: dict[str, str | int | None] = {"label": label, "world_size": 1, "n_nodes": max(len(nodes), 1)}

@@ -134,7 +134,8 @@ def handles_of(gpu: DriverGpu) -> tuple[Handle, Handle]:
 
 
 def _device(index: int, uuid: str, handle: Handle, driver: str | None) -> Device:
-    """Describe a whole GPU."""
+    """Describe the whole GPU with this handle; what the driver does not tell is None. ``index``: its number at the
+    driver; ``driver``: the driver's version."""
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
     limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
     capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
@@ -161,7 +162,8 @@ def _sm_count(handle: Handle, capability: tuple[int, int] | None) -> int | None:
 
 
 def _instances(index: int, gpu_uuid: str, gpu_handle: Handle, driver: str | None) -> list[DriverGpu]:
-    """List the MIG instances of a GPU; [] if it is not in MIG mode or has none."""
+    """List the MIG instances of the GPU with this handle, which has the number ``index`` at the driver; [] if it is not
+    in MIG mode or has none. ``driver``: the driver's version."""
     mode = ask(pynvml.nvmlDeviceGetMigMode, gpu_handle)
     if not mode or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
         return []

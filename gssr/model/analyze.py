@@ -186,7 +186,13 @@ def _in_file(reader: RunReader, names: Sequence[str]) -> tuple[str, ...]:
 def _without_outliers(
     source: Source, names: Sequence[str], window: Window, bounds: Bounds, interval: float, outliers: Outliers
 ) -> Window:
-    """Cut the warm-up, the tear-down or both off the window. It is returned as it is where no metric tells them."""
+    """Cut the warm-up, the tear-down or both off a window, as ``outliers`` says ("leading", "trailing", "all").
+
+    ``names``: the metrics that the recording has, of which the first that tells work from waiting and has samples
+    decides. ``bounds``: the same window as it was asked for, infinite at an end that nobody named. ``interval`` is that
+    of sampling, s. Returns the window that is left, with how much was cut off; the same window if no such metric has
+    samples.
+    """
     span = Bounds(window.start, window.end)
 
     def average(name: str, part: Bounds, bins: int) -> Series:
@@ -258,7 +264,8 @@ def _n_nodes(reader: RunReader, gpus: Sequence[GpuSummary], selected: bool) -> i
 
 
 def _missing(total: Aggregate, interval: float) -> float:
-    """Add up the seconds without samples of all GPUs that have gaps."""
+    """Add up, in seconds, how much time between first and last sample lacks samples, over all GPUs that have gaps.
+    ``interval`` is that of sampling, s."""
     gappy = total.n_gaps > 0
     expected = (total.last_time - total.first_time)[gappy]
     return float(np.maximum(expected - (total.n_rows[gappy] - 1) * interval, 0.0).sum())

@@ -151,7 +151,9 @@ class OutputCopier:
 
 
 def _run(master: int, log: Log, inbox: int, outbox: int, terminal: int) -> NoReturn:
-    """Copy until nobody can print any more: the process's whole life."""
+    """Be the copying process: let go of all that is the job's, copy until nobody can print any more, and exit.
+    ``master``: the workload's pty; ``inbox`` and ``outbox``: pipes from and to the supervisor; ``terminal``: where
+    output is shown."""
     try:
         own = _reopened(terminal)
         master, fd, inbox, outbox, own = let_go(master, log.fd, inbox, outbox, own, name="gssr-output")

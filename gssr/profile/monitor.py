@@ -32,7 +32,9 @@ class Monitor:
     to say."""
 
     def __init__(self, folder: str, sampling_ms: float, backend: str, hurried: bool = False) -> None:
-        """Start it; ``hurried`` as in the plan. Raises UsageError, OSError."""
+        """Start to record this node into ``folder``, one sample every ``sampling_ms`` milliseconds. ``backend`` is the
+        name of one that takes nothing from others; of auto and dcgm the variant that does not is used. ``hurried``:
+        samples can be read at once. Raises UsageError, OSError."""
         if backend == "dcgm:pause":
             raise UsageError(
                 "--backend: dcgm:pause takes the counters from everybody on this node: it is for gssr profile"

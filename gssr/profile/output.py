@@ -250,7 +250,8 @@ def _exists(shown: str) -> str:
 
 
 def _shard(output: str, place: launch.LaunchPlace, run_id: str, make: bool) -> OutputTarget:
-    """Return the file of this rank of the run."""
+    """Name the file of this rank of the run ``run_id``, in the folder beside ``output``; with ``make`` the folder is
+    made."""
     if make:
         _make_shards_folder(output)
     path = os.path.join(output + ".d", f"{place.node}.{place.rank}.{run_id}.sql")

@@ -140,8 +140,9 @@ def _write(
 
 
 def _add_use(writer: BulkWriter, times: Floats, n_nodes: int, seed: int) -> None:
-    """Add rows of nodes and processes for the seconds that begin from the first to the last of these ticks; none where
-    no second begins."""
+    """Write one row a second of each node and of its rank's processes, for the seconds that begin between the first and
+    the last of ``times`` (unix s, at least one); none where no second begins. ``n_nodes``: nodes with a rank each;
+    ``seed``: of the noise."""
     seconds = np.arange(np.ceil(times[0]), times[-1] + 1e-6)
     if len(seconds):
         host, workload = hosts(seconds, n_nodes, seed)
@@ -150,8 +151,8 @@ def _add_use(writer: BulkWriter, times: Floats, n_nodes: int, seed: int) -> None
 
 
 def _pieces(seconds: float, interval: float, n_gpus: int) -> Iterator[Floats]:
-    """Yield the times of all ticks, unix s, in pieces that are buckets of a rollup: of the coarsest level of which a
-    piece is not too large."""
+    """Yield the times of all ticks of a run of this many ``seconds``, unix s, cut into pieces between which no rollup is
+    cut. A piece is as long as a bucket of the coarsest level of which ``n_gpus`` GPUs have at most ROWS_AT_ONCE rows."""
     times = START + np.arange(max(round(seconds / interval), 1)) * interval
     fitting = (level for level in reversed(LEVELS) if n_gpus * level / interval <= ROWS_AT_ONCE)
     edges = np.flatnonzero(np.diff(np.floor(times / next(fitting, LEVELS[0])))) + 1

@@ -107,8 +107,9 @@ def _without_short_holes(active: Floats, evidence: Evidence) -> Floats:
 
 
 def _outside_work(active: Floats, is_known: Flags, is_used: Flags) -> tuple[Flags, Flags]:
-    """Flag the bins [n_bins] before the first work of any GPU, and those after the last. No bin is flagged where no GPU
-    works."""
+    """Flag the bins [n_bins] before the first work of any used GPU, and those after the last. No bin is flagged where no
+    GPU works. ``active`` [n_gpus, n_bins]: the share of each bin in which kernels run; ``is_known`` [n_gpus, n_bins]:
+    where that is known; ``is_used`` [n_gpus]."""
     bins = np.arange(active.shape[1])
     used, known = active[is_used], is_known[is_used]
     (usual,) = known_percentiles(np.where(known, used, np.nan).T, (_USUAL / 100,))

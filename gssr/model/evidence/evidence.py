@@ -112,8 +112,17 @@ def evidence_of(
     counted: WindowCounts,
     known: Sequence[str],
 ) -> Evidence:
-    """Make evidence of what was counted of a window of a run, without anything of its nodes and workload yet. ``known``: the
-    metrics that have samples; their cells in ``counted`` are given up for it, which saves half of the memory."""
+    """Make the evidence of what was counted of a window of a run, still without anything of its nodes and workload.
+
+    Args:
+        reader: The run.
+        positions: Of the GPUs in the run, in the order in which ``counted`` numbers them.
+        span: The window, unix s, closed.
+        interval: The sampling interval, s.
+        counted: What was counted; the cells of the ``known`` metrics are removed from it, which saves half of the
+            memory.
+        known: The metrics that have samples.
+    """
     bins = counted.bins
     gpus = tuple(reader.gpus[position] for position in positions.tolist())
     nodes, node_of = nodes_of(gpus)

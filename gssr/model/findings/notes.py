@@ -50,7 +50,12 @@ def notes(
 def _sentences(
     analysis: Analysis, damage: str | None, last_time: float | None, missing_seconds: float, thinned: bool
 ) -> Iterator[str]:
-    """Yield the notes one by one, as ``notes`` describes; nothing if there is nothing to say."""
+    """Yield the notes of an analysis, sentence by sentence; nothing if there is nothing to say.
+
+    ``damage``: a sentence on what of the file is damaged, or None. ``last_time``: when the last sample was taken, unix
+    s, or None. ``missing_seconds``: the time without samples in gaps, summed over GPUs. ``thinned``: some samples were
+    not kept.
+    """
     last = "" if last_time is None else f"; last sample {_local(last_time, '%H:%M:%S')}"
     if damage:
         yield damage
@@ -85,8 +90,8 @@ def why_no_gpu(events: Iterable[Event]) -> tuple[str, ...]:
 
 
 def _about_samples(analysis: Analysis, missing_seconds: float, thinned: bool) -> Iterator[str]:
-    """Yield what is missing among the samples: GPUs without any, gaps, metrics that were not measured, and how exact
-    percentiles are."""
+    """Yield sentences on what is missing among the samples: GPUs without any, gaps (``missing_seconds`` in all, summed
+    over GPUs), metrics that were not measured, and how exact percentiles are. ``thinned``: some samples were not kept."""
     silent = [gpu for gpu in analysis.gpus if not gpu.n_samples]
     if silent:
         have = "has" if len(silent) == 1 else "have"

@@ -76,7 +76,12 @@ def bands(values: Floats, full: float, apart: Flags, at_most: int, before: Bands
 
 
 def _points(values: Floats, apart: Flags) -> Floats:
-    """Return a point for each GPU [n_gpus, dimensions], with distances in shares of the full scale."""
+    """Make a point for each GPU [n_gpus, dimensions], so that distances are differences in shares of the full scale.
+
+    ``values`` [n_gpus, n_columns]: in these shares, NaN where missing. They are averaged in parts of the time; a part
+    without samples has the median GPU's mean, and its being absent is a dimension of its own. ``apart`` [n_gpus] flags
+    outliers, which lie far from all others.
+    """
     n_columns = values.shape[1]
     edges = np.unique(np.arange(PARTS) * n_columns // PARTS) if n_columns else np.zeros(0, np.int64)
     if not len(edges):
@@ -138,7 +143,9 @@ def _least(values: Floats, points: Floats) -> int:
 
 
 def _merged(points: Floats, centres: Floats, owner: Ints, at_most: int) -> Ints:
-    """Merge the small clusters by average linkage. Returns the band of each point [n_gpus], numbered from 0."""
+    """Merge small clusters of points by average linkage, the nearest two at a time, until they are no longer SIMILAR and
+    at most ``at_most`` are left. ``centres`` [m, dimensions] and ``owner`` [n_gpus]: the clusters and that of each
+    point. Returns the band of each point [n_gpus], numbered from 0."""
     sizes = np.bincount(owner, minlength=len(centres)).astype(np.float64)
     centres = _centroids(points, owner, len(centres))
     distance = _between(centres)
@@ -189,8 +196,9 @@ def _radius(points: Floats, owner: Ints) -> float:
 
 
 def _renamed(owner: Ints, apart: Flags, before: Bands | None) -> Bands:
-    """Give the groups letters, those of ``before`` (None: none) where they share most GPUs with one of its bands, and
-    number them in the order of these."""
+    """Give the groups letters and number them in the order of these. ``owner`` [n_gpus]: the group of each GPU;
+    ``apart`` [n_gpus] flags outliers, whose groups come last; ``before``: the bands from before, whose letters go to the
+    groups that share most GPUs with them; None: there were none."""
     n = int(owner.max()) + 1
     sizes, marked = np.bincount(owner, minlength=n), np.bincount(owner, apart, n) > 0
     first = np.full(n, len(owner))

@@ -164,8 +164,13 @@ def _of_marks(events: Sequence[Event]) -> StepTime | None:
 
 
 def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float, longest: float) -> _Rhythm:
-    """Put the rows into node means, sample by sample, one stretch after another with as much that is unknown between
-    them. ``longest``: the longest step looked for, s."""
+    """Turn rows into values of nodes at every sample, the pieces one after another with as much that is unknown between
+    them.
+
+    ``nodes`` [n_gpus]: the number of each GPU's node; ``interval``: of sampling, s; ``longest``: the longest step looked
+    for, s. Values are means over a node's GPUs, less their mean over some time around; they are unknown while a node
+    does hardly anything. Metrics without such values, and those that are renewed too seldom, are left out.
+    """
     first = np.full(int(nodes.max()) + 1, np.inf)
     np.minimum.at(first, nodes[pieces[0].gpu], pieces[0].time)
     first = np.where(np.isfinite(first), first, pieces[0].time.min())

@@ -299,8 +299,9 @@ class _GpuColumns:
 
 
 def _gpu(counted: _GpuColumns, reader: RunReader, position: int, hours: float, unmeasured: float) -> GpuFigures:
-    """Return the figures of one GPU, with None for what is unknown. ``hours``: those of the run; ``unmeasured``: of
-    these, those without samples after its rank was lost."""
+    """Return the figures of the GPU at this position, with None for what is unknown. ``counted``: what was counted of
+    all GPUs of the run. ``hours``: those of the run; ``unmeasured``: of these, those without samples after its rank was
+    lost."""
 
     def of(values: Floats) -> float | None:
         value = float(values[position])

@@ -296,7 +296,9 @@ class Following:
         return True
 
     def _add(self, rows: Floats, low: int, position: Ints) -> None:
-        """Count rows of a file: (GPU key, time, values), float64[n, 2 + stored metrics]."""
+        """Count rows of a file into ``tally`` and ``lens``. ``rows`` [n, 2 + stored metrics]: GPU key, time (unix s, by
+        the node's clock) and values. ``position``: the GPUs' positions by key, from the key ``low`` on, -1 for none;
+        rows of GPUs that are not known are left out, and ``outdated`` becomes True."""
         key = rows[:, 0].astype(np.int64) - low
         gpu = position[np.clip(key, -1, len(position) - 1)]  # the last entry stands for every unknown key
         if (gpu < 0).any():

@@ -73,8 +73,9 @@ def asked_of(frame: Result) -> tuple[Question, Stand] | None:
 
 
 def answer(question: Question, stand: Stand) -> Judgement:
-    """Judge the window of the recording as it is now. Raises RecordingError and OSError if it can't be read or has
-    other GPUs."""
+    """Judge the window of ``stand`` of the run and GPUs that the question names, from the recording as it is now, which
+    is opened for it. Raises RecordingError and OSError if it can't be read, or does not hold the run with as many GPUs
+    any more."""
     with closing(open_recording(question.path)) as recording:
         reader = next((run for run in recording.runs if run.run.run_id == question.run_id), None)
         if reader is None or len(reader.gpus) != stand.n_gpus:

@@ -108,8 +108,20 @@ class Timelines:
     def _columns(
         self, grid: Grid, looked_at: Ints, owner: Ints, n_lines: int, full: float, made: _Made | None
     ) -> tuple[Floats, Floats, Floats]:
-        """Return ``mean``, ``low`` and ``shares`` of a Timeline. Columns that were complete in the last one are taken
-        from it."""
+        """Compute the lines of a timeline from the columns of a grid.
+
+        Args:
+            grid: The values [n_gpus, n_columns].
+            looked_at: Positions of the GPUs that are shown.
+            owner: The line of each of these GPUs.
+            n_lines: The number of lines.
+            full: The metric's full scale, which tells busy from idle.
+            made: The timeline before; its complete columns are taken over if the lines and the width are the same. None:
+                none.
+
+        Returns the mean and the least value of each line, [n_lines, n_columns] both, and the shares of GPUs that are
+        busy, medium and idle, [3, n_columns]; NaN where there are no values.
+        """
         mean, low = np.full((n_lines, grid.n), np.nan), np.full((n_lines, grid.n), np.nan)
         shares = np.full((3, grid.n), np.nan)
         wanted = np.ones(grid.n, bool)

@@ -42,8 +42,8 @@ _FEW = 8
 
 
 def most_bins(n_gpus: int, n_rows: int, most: int) -> int:
-    """Limit the number of bins, of ``most`` asked for, to what so many GPUs with so many rows in all may take; at least
-    1."""
+    """Return how many bins of time may be counted of ``n_gpus`` GPUs with ``n_rows`` rows in all, so that memory stays
+    small: at most ``most``, at least 1."""
     cells = min(MOST_CELLS, max(FEW_CELLS, CELLS_OF_A_ROW * n_rows))
     return max(1, min(most, cells // max(n_gpus, 1)))
 

@@ -139,7 +139,9 @@ class Columns:
     def __init__(
         self, metric: str, width: float, first: int, n_columns: int, n_gpus: int, sliding: bool = False
     ) -> None:
-        """``sliding``: the newest column is always in sight."""
+        """Make ``n_columns`` empty columns of a metric for ``n_gpus`` GPUs, each ``width`` seconds wide. ``first`` is
+        the number of the first one: it begins at unix time ``first * width``. ``sliding``: the newest column is always
+        in sight."""
         self.metric = metric
         self.width = width
         self.first = first

@@ -298,7 +298,9 @@ def _counted(
     names: tuple[str, ...], paradigm: tuple[str, ...], parent: Ints, depth: Ints, places: tuple[Track, ...],
     time: Floats, visits: Floats,
 ) -> CallTree:  # fmt: skip
-    """Make the tree of a trace's calls, of which is known how long they took and how many they were [n_nodes, n_places]."""
+    """Make a call tree of the nodes' ``names``, their ``paradigm``, ``parent`` (-1: a root) and ``depth``, [n_nodes]
+    each. ``time`` is each node's time with all below it, ns, ``visits`` how often it was called itself, [n_nodes,
+    n_places] both."""
     made = {
         TIME: Values(time, _without_callees(time, parent, depth)),
         VISITS: Values(with_callees(visits, parent, depth), visits),

@@ -41,8 +41,8 @@ def ns_of(text: str) -> int:
 
 
 def limit(what: Literal["takes", "size"], below: bool, text: str) -> Limit:
-    """Parse the limit of a length such as ``10us``, or of a size such as ``1M`` (powers of 1,024). Raises ValueError, a
-    sentence."""
+    """Parse the limit ``text`` of a length ("takes", such as ``10us``) or of a size ("size", such as ``1M``, in powers
+    of 1,024). ``below``: what is let through lies below it, else above. Raises ValueError, a sentence."""
     if what == "takes":
         return Limit(what, below, ns_of(text))
     found = _SIZE.fullmatch(text)

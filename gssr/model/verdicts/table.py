@@ -138,9 +138,13 @@ def register_rule(
     explains: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
 ) -> Callable[[_Condition], _Condition]:
-    """Make the function below the condition of a rule, which has its name as its code; for the arguments see Rule. Its
-    table has the rules in the order of their subjects (gssr.model.verdicts.rules), and of one subject in the order in
-    which they are written."""
+    """Return a decorator that makes a function the condition of a rule; the function's name becomes the rule's code.
+
+    The arguments are the fields of Rule: ``severity`` at least, ``title`` (a format), ``thresholds``, ``advice``,
+    ``needs`` (of each group one metric must be measured), ``explains`` (codes of symptoms that are not told beside it)
+    and ``aliases`` (earlier names). The rules' table has them in the order of their subjects
+    (gssr.model.verdicts.rules), and of one subject in the order in which they are written.
+    """
 
     def register(condition: _Condition) -> _Condition:
         code = condition.__name__

@@ -163,8 +163,9 @@ def fold(
 
 
 def _fold_counter(column: Floats, known: NDArray[np.bool_], starts: Ints, some: NDArray[np.bool_]) -> Floats:
-    """Return first value, last value and increase of a counter in each group, float64[groups, 3]; NaN, NaN, 0 in a
-    group without values. ``some``: the groups that have values."""
+    """Return first value, last value and increase of a counter in each group of rows, float64[groups, 3]; NaN, NaN, 0 in
+    a group without values. ``column`` [n]: its values, in the order of time within a group; ``known`` [n] flags those
+    that are there; ``starts``: where groups begin; ``some`` [groups] flags those that have values."""
     n_groups = len(starts)
     label = np.repeat(np.arange(n_groups), np.diff(np.append(starts, len(column))))[known]
     values = column[known]

@@ -22,8 +22,9 @@ class ClockAhead(NamedTuple):
 
 
 def clocks_ahead(processes: Iterable[Process], sampling_seconds: float) -> dict[str | None, ClockAhead]:
-    """Return the clocks that are off by more than a sampling interval and their own error, by node. Empty if they agree
-    or it is not known."""
+    """Find the nodes whose clocks are off from the median node's by more than the sampling interval and the error of
+    both. Returns by node how far each is ahead, s (negative: behind), with the error. {} if all agree, or fewer than two
+    nodes' are known."""
     offsets = {
         process.node: (process.clock_offset, process.clock_error or 0.0)
         for process in processes

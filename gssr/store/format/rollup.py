@@ -363,8 +363,9 @@ class Rollups:
         state.rows = []
 
     def _close(self, gpu: int, state: _Gpu) -> None:
-        """Close the open bucket of the finest level, with the coarser ones and sketches that end before it, and count
-        late rows."""
+        """Close the GPU's open bucket of the finest level. Its rows are folded, it is added to the coarser buckets, and
+        coarser buckets and sketches that ended before it are closed. Late rows are counted as well. ``gpu`` is the GPU's
+        key in the file."""
         bucket = state.buckets[0]
         if bucket is not None:
             self._close_open(gpu, state, bucket)
@@ -388,8 +389,10 @@ class Rollups:
             coarse.last_rowid = bucket.last_rowid
 
     def _count_late(self, gpu: int, state: _Gpu) -> None:
-        """Count rows that came after their bucket was closed. They are merged where they belong in the same
-        transaction, so that the last_rowid of the newest bucket truly says up to which row all are counted."""
+        """Count the rows in ``state.late``, which came after their bucket was closed, and empty it. They go into coarser
+        buckets and sketches that are still open, and otherwise into further ones of the same start, which the writer
+        merges in the same transaction; so the last_rowid of the newest bucket truly says up to which row all are
+        counted. ``gpu``: its key."""
         together: dict[int, list[tuple[int, Row]]] = {}
         for rowid, row in state.late:
             together.setdefault(math.floor(row[1] / LEVELS[0]) * LEVELS[0], []).append((rowid, row))

@@ -275,7 +275,9 @@ class RunCopier:
                 )
 
     def _copy_samples(self, source: RankFile, keys: Mapping[int, int]) -> int:
-        """Copy the samples. Returns by how much their rowids grew. Raises HolesError."""
+        """Copy the samples of a rank's file behind those in the merged file. ``keys``: the key of each GPU in the merged
+        file, by its key in this one. Returns by how much their rowids grew. Raises HolesError, if rowids are missing
+        between them although the file looked whole; then it goes another way the next time."""
         newest = ends_of(self._connection)[1] or 0
         shift = newest + 1 - source.first
         if not source.last:
@@ -315,8 +317,17 @@ class RunCopier:
         gap_seconds: float,
         layout: Layout,
     ) -> None:
-        """Copy the rollups and sketches, without those that ``roll_up_rest`` will make anew. Those of GPUs that another
-        file has as well (``shared``) are merged with what is there."""
+        """Copy the rollups and sketches of a rank's file, without those that ``roll_up_rest`` will make anew.
+
+        Args:
+            source: The file, attached as ``shard``.
+            keys: The key of each GPU in the merged file, by its key in this one.
+            shift: By how much the rowids of its samples grow.
+            shared: Its keys of GPUs that another file has as well: their buckets are merged with what is there.
+            counted: By key, the rowid up to which the coarsest rollups count the GPU's samples; empty if they count all.
+            gap_seconds: More than this between two samples of a GPU is a gap.
+            layout: The merged file's. If the file has another one, its blobs are written anew.
+        """
         connection, known = self._connection, layout_of(source.metrics)
         if known.blocks != layout.blocks[: len(known.blocks)]:  # of another version: no blob can be copied as it is
             shared = list(keys)

@@ -166,7 +166,12 @@ def _make_anew(connection: sqlite3.Connection, work: _Work, layout: Layout) -> N
 def _rollups(
     key: int, rowids: Ints, time: Floats, values: dict[str, Floats], gap_seconds: float, layout: Layout
 ) -> Iterator[tuple[int, int, int, int, int, bytes]]:
-    """Yield the rows of ``rollup``, at every level, of a GPU's samples of a stretch."""
+    """Make the rows of ``rollup``, at every level, from a GPU's samples in a stretch that no bucket is cut by.
+
+    ``key`` is the GPU's key in the file, ``rowids`` and ``time`` (unix s, ascending) [n] are the samples', ``values``
+    theirs by metric. More than ``gap_seconds`` between two is a gap. Yields (key, level, start, first rowid, last rowid,
+    blob).
+    """
     for level in LEVELS:
         bucket = np.floor(time / level).astype(np.int64) * level
         groups, vectors = fold(bucket, time, values, gap_seconds, layout)
@@ -176,7 +181,9 @@ def _rollups(
 
 
 def _sketches(key: int, time: Floats, columns: Sequence[Floats], seconds: int) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the rows of a GPU's sketches of ``seconds``."""
+    """Make the rows of a table of sketches of ``seconds`` from a GPU's samples. ``key`` is its key in the file, ``time``
+    [n] is in unix s, ``columns`` are the values of each metric of a sketch, in order; an empty one for a metric without
+    any. Yields (key, start, blob), the blob as the table stores it."""
     bucket = np.floor(time / seconds).astype(np.int64) * seconds
     for start in np.unique(bucket).tolist():
         own = [column[bucket == start] if len(column) else column for column in columns]

@@ -120,9 +120,12 @@ def find_rank_files(
 
 
 def _leave_those_to_come(folder: str, found: ShardsToMerge, own: str, there: Mapping[str, Collection[int]]) -> None:
-    """Move runs from ``sources`` to ``waiting`` that ended just now, and whose ranks may yet begin or are about to
-    leave the sign that they are through: the last of these ranks merges them, and shows the page where its user looks
-    for it."""
+    """Take runs out of ``found.sources`` and give the reason in ``found.waiting``, both in place, if they ended just now
+    and ranks of theirs may yet begin, or are about to leave the sign that they are through: the last of these ranks
+    merges them, and shows the page where its user looks for it.
+
+    ``own``: the id of the run that is merged in any case. ``there``: by run id, the ranks that are merged already.
+    """
     now = time_in(folder)
     signs = {name for name in os.listdir(folder) if name.endswith(ENDED_SUFFIX)}
     for run_id in dict.fromkeys(source.run.run_id for source in found.sources if source.run.run_id != own):

@@ -72,7 +72,8 @@ class PageRollups:
             raise NotPlainError("it is being written")
 
     def _decode(self, rowids: Ints, places: Ints, numbers: Ints, vectors: Floats) -> None:
-        """Fill in what is on the pages of these rows."""
+        """Read the rows of these rowids [n] and fill in ``numbers`` [_N_HEADS, n] and, in ``vectors`` [len(places), n],
+        those numbers of each vector whose indices are ``places``. Raises NotPlainError, also if a row is missing."""
         cells = LeafCells(self._file, self._pages_of(rowids))
         place = np.minimum(np.searchsorted(cells.rowid, rowids), len(cells.rowid) - 1)
         if (cells.rowid[place] != rowids).any():

@@ -111,7 +111,8 @@ class GuardedFile:
     def rows(
         self, query: str, parameters: Sequence[object] = (), fetch: int = 16_384
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows of a query in batches. If the file is damaged they end early, and ``damage`` is set."""
+        """Yield the rows of a query in batches of at most ``fetch``. If the file is damaged they end early, and
+        ``damage`` is set. ``parameters`` are those of the query."""
         handed_out = 0
         try:
             cursor = self.connection.execute(query, parameters)

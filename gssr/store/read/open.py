@@ -125,7 +125,8 @@ def private_folder(kind: str = "copy", parent: str | None = None) -> Iterator[st
 
 
 def _clear(parent: str, prefix: str) -> None:
-    """Remove the folders that nobody has locked. A process that is just making one notices, and makes it anew."""
+    """Remove the folders below ``parent`` whose names begin with ``prefix``, which are this user's alone and which
+    nobody has locked. A process that is just making one notices, and makes it anew."""
     for name in os.listdir(parent):
         path = os.path.join(parent, name)
         if not name.startswith(prefix):

@@ -29,7 +29,9 @@ class Places(NamedTuple):
 
 
 def places_of(run_id: str, shards: Sequence[RecordingFile], sampling_seconds: float) -> Places:
-    """Look through the files that hold a run: which GPUs it has, and in which files each one's rows count."""
+    """Find out from the files that hold the run ``run_id`` which GPUs it has, and in which files each one's rows count.
+    A GPU that several files list is one GPU; of rows at the same time those of one file count. ``sampling_seconds``: the
+    interval."""
     # A file may list a hundred thousand GPUs: of those that are listed once as little as can be is kept.
     listed: dict[Identity, _Entry] = {}
     several: dict[Identity, list[_Entry]] = {}

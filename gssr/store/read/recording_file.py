@@ -211,7 +211,8 @@ class RecordingFile:
             raise RecordingError(f"{self.file.path}: samples were thinned while they were read: read it again")
 
     def spans(self, run_id: str, keys: Sequence[int]) -> dict[int, GpuSpan]:
-        """Find when the rows of these GPUs of the run begin and end; those without rows are left out."""
+        """Find when the rows of these GPUs (keys in the file) of the run begin and end. Returns the span of each by its
+        key; GPUs without rows are left out."""
         first, last = self.rowids(run_id)
         if last < first:
             return {}
@@ -356,7 +357,8 @@ class Part(NamedTuple):
     def pieces_in(
         self, ranges: Iterable[tuple[int, int]], wanted: SampleQuery, every: int = 1
     ) -> Iterator[Callable[[], Samples]]:
-        """Yield functions that read the rows of these ranges of rowids piece by piece."""
+        """Yield functions that read, piece by piece, the rows that are ``wanted`` in these ranges of rowids (first,
+        last); each may be called in any thread. With ``every`` only about one in so many rows is read, evenly spread."""
         for first, last in ranges:
             for read in self.shard.samples.pieces(wanted._replace(first=first, last=last), every):
                 yield partial(self._placed, read)

@@ -111,8 +111,10 @@ class RollupRows:
     def _decoded(
         self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
     ) -> tuple[Buckets, int]:
-        """Read rollups of a finished file from its pages. Returns those that hold only values that can be, and how many
-        there were. Raises NotPlainError where the pages can't be read so."""
+        """Read the rollups of a level of a finished file from its pages, past SQLite. ``keys`` are GPU keys of the file,
+        None: all; buckets must lie within [start, end), unix s; ``layout`` is that of the result. Returns the buckets
+        that hold only values that are possible, and how many there were with the others. Raises NotPlainError where the
+        pages can't be read so."""
         columns, pages = self._columns_of(layout), self._open()
         kept = self._coarsest(pages) if level == LEVELS[-1] else None
         if kept is not None:
@@ -142,8 +144,9 @@ class RollupRows:
     def _through_sqlite(
         self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
     ) -> Iterator[tuple[Buckets, int]]:
-        """Read rollups of any file through SQLite. Yields batches: those that hold only values that can be, and how
-        many there were."""
+        """Read the rollups of a level of any file through SQLite. ``keys`` are GPU keys of the file, None: all; buckets
+        must lie within [start, end), unix s; ``layout`` is that of the result. Yields batches: the buckets that hold
+        only values that are possible, and how many there were with the others."""
         file, columns = self._file, self._columns_of(layout)
         query = "SELECT gpu, bucket, first_rowid, last_rowid, data FROM rollup"
         query += f" WHERE level = {level} AND {within(start, end, level, keys)}"

@@ -66,8 +66,9 @@ class RunClocks:
         return None if time is None else time - self.of(node)
 
     def split(self, part: Part, gpus: Sequence[Gpu], run_id: str) -> list[Part]:
-        """Split a run's share of a file into pieces, one for the GPUs of each clock, each with its ``ahead`` set. In a
-        merged file each rank has its rows in one piece; between the rows of two ranks with one clock may be others'."""
+        """Split the rows of a run in one file into parts, one for the GPUs of each clock, each with ``ahead`` set to how
+        far that clock is ahead of the run's, s. ``gpus``: the run's GPUs, by position. The range of rowids of a part in
+        a merged file may hold rows of other clocks."""
         ahead = {key: self.of(gpus[at].node) for key, at in part.position.items()}
         clocks = list(dict.fromkeys(ahead.values()))
         if len(clocks) <= 1:

@@ -144,8 +144,9 @@ def merged(buckets: Buckets, gap_seconds: float) -> Buckets:
 
 
 def held(part: Part, ranges: Sequence[Window], gpus: Ints | None, gap_seconds: float, layout: Layout) -> Buckets | None:
-    """Return the buckets of these parts of a window (``Window.cut_off``) and GPUs (positions; None: all), in
-    ``layout``; None where they are not held."""
+    """Return what ``hold`` has kept of these pieces of a window (``Window.cut_off``) for these GPUs (positions; None:
+    all): the buckets of all pieces together, in ``layout``. None if there are no pieces, if any of them or of the GPUs
+    is not kept, or if it was folded with another ``gap_seconds``."""
     ends: WindowEdges | None = part.shard.held.get((part.first, part.last))
     if ends is None or ends.gap_seconds != gap_seconds or any(own not in ends.buckets for own in ranges) or not ranges:
         return None

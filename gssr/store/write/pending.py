@@ -186,8 +186,8 @@ class Pending:
 
 
 def write_rollup(connection: sqlite3.Connection, row: Bucket, gap_seconds: float, layout: Layout) -> None:
-    """Insert a bucket, or merge it into the one of the same GPU and time that is there. Vectors are in the file's
-    ``layout``. Raises sqlite3.Error."""
+    """Insert a bucket, or merge it into the one of the same GPU, level and start that is there. Vectors are in the
+    file's ``layout``; more than ``gap_seconds`` between the two is a gap. The caller commits. Raises sqlite3.Error."""
     where = (row.seconds, row.start, row.gpu)
     inserted = connection.execute(
         "INSERT OR IGNORE INTO rollup (level, bucket, gpu, first_rowid, last_rowid, data) VALUES (?, ?, ?, ?, ?, ?)",

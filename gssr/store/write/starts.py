@@ -126,7 +126,9 @@ class _Reading:
 def _look(
     folder: str, reading: _Reading, ours: Ours, decide: Callable[[Sequence[RunStart]], RunStart]
 ) -> RunStart | None:
-    """Do what ``agree`` does once; None when the files were removed meanwhile."""
+    """Find the start of our run among those that ranks have written in a folder, or write it, as ``decide`` says, if
+    none has. ``ours`` is the run's id, or a function that recognises its start; ``reading`` limits for how long others
+    are waited for. None if the files were removed meanwhile: look again then. Raises UnagreedError, OSError."""
     make_folder(folder)
     before: list[RunStart] = []
     path, last = "", ""

@@ -52,7 +52,8 @@ class Thinner:
     of its GPUs, empty until they are known: till then nothing is thinned."""
 
     def __init__(self, connection: sqlite3.Connection, run_id: str, rank: int, keep: Keep, layout: Layout) -> None:
-        """Note in the file what is kept; the caller commits. Raises sqlite3.Error."""
+        """Thin the samples of this rank of the run from now on, as ``keep`` says, and note that in the file; the caller
+        commits. ``layout`` is that of the file's rollups. Raises sqlite3.Error."""
         self._connection = connection
         self._owner = (run_id, rank)
         self._keep = keep

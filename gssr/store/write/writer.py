@@ -207,7 +207,8 @@ class Writer:
         self._pending.others["gpu_processes"] += [(*look, *row) for row in rows or (NO_PROCESS,)]
 
     def event(self, time: float, kind: str, message: str, gpu: int | None = None) -> None:
-        """Add an event; ``gpu`` is a position in the backend's list."""
+        """Add an event of this rank: its ``time`` (unix s), its ``kind``, and what it says. ``gpu`` is a position in the
+        backend's list; None: it is about no GPU. It is written with the next commit."""
         pending, key = self._pending, None if gpu is None else self._keys[gpu]
         text = message.encode("utf-8", "backslashreplace").decode()  # it may quote a file name in any encoding
         pending.others["events"].append((pending.run_id, time, self._node, key, pending.rank, kind, text))
@@ -324,7 +325,12 @@ class Writer:
 
     def finish(self, now: float, exit_code: int | None, state: str, ended_at: float) -> bool:
         """Close the rollups, record the end, commit and seal the file: afterwards it is one plain file that opens from
-        anywhere. Returns False when not all could be written; how the run ended may be in the file all the same."""
+        anywhere.
+
+        ``now`` is the time of this call, ``ended_at`` that of the end (both unix s); ``exit_code`` and ``state`` become
+        those of the run and of this rank's process. Returns False when not all could be written; how the run ended may
+        be in the file all the same.
+        """
         if self._rollups is not None:
             self._take_added(self._rollups)
             self._rollups.close_all()
