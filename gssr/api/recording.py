@@ -61,7 +61,7 @@ class Run:
 
     @property
     def label(self) -> str | None:
-        """What ``--label`` called it."""
+        """The run's label, as ``--label`` gave it; None without."""
         return self.reader.run.label
 
     @property
@@ -110,8 +110,8 @@ class Run:
 
     @cached_property
     def events(self) -> "pd.DataFrame":
-        """What happened, sorted by time: ``seconds`` after the start, ``kind``, ``node``, ``rank``, ``gpu`` (position)
-        and ``message``; missing where unknown. Empty if nothing happened."""
+        """The events of the run, sorted by time: ``seconds`` after the start, ``kind``, ``node``, ``rank``, ``gpu``
+        (position) and ``message``; missing where unknown. Empty if nothing happened."""
         return tables.events(self.reader.events, self.reader.gpus, self.start)
 
     @property
@@ -128,7 +128,7 @@ class Run:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """What ``gssr analyze`` shows of the whole run, as plain dataclasses (gssr.model.results)."""
+        """The analysis of the whole run, as ``gssr analyze`` shows it, in plain dataclasses (gssr.model.results)."""
         return self.analyze()
 
     def analyze(self, gpus: Gpus = None, start: Time = None, end: Time = None, exact: bool = False) -> Analysis:

@@ -62,12 +62,12 @@ class Custom(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """What it is stored in: "" for a plain number."""
+        """The unit of the metric's values; "" for a plain number."""
         return _UNITS.get((self.top.what, self.bottom and self.bottom.what), "")
 
     @property
     def metric(self) -> str:
-        """What frames call it: all that there is to know of it."""
+        """The metric's name in frames, which holds its unit, its own name and its definition."""
         return f"{OF_OWN}{self.unit}:{self.name}={self.text}"
 
 

@@ -121,7 +121,7 @@ class Traced:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """The length of the trace, s."""
         return self.end - self.start
 
     @property

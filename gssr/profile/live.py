@@ -68,7 +68,7 @@ class Live:
 
     @property
     def up(self) -> bool:
-        """Whether the screen is there."""
+        """True while the screen's process runs."""
         return self._screen > 0
 
     def streams(self) -> dict[int, int]:

@@ -397,8 +397,8 @@ def _named(of: Any) -> str:
 
 
 def _pm_counters(own: Sequence[Card], shown: Sequence[Card]) -> dict[str, PmCounters]:
-    """Return Cray's counters by UUID of the GPU that they are told of; empty if there are not as many modules as
-    cards, or they can't be read."""
+    """Find Cray's counters of power and energy for the GPUs ``own``. ``shown``: all of the node's GPUs that can be seen.
+    Returns the counters by the GPU's UUID; {} if there are not as many as cards, or they can't be read."""
     folder = cards.path("sys/cray/pm_counters")
     modules = sorted((card for card in shown if not card.is_second_die), key=lambda card: card.address)
     there = [os.path.exists(f"{folder}/accel{n}_power") for n in range(len(modules) + 1)]

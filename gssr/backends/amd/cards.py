@@ -60,12 +60,12 @@ class Card(NamedTuple):
 
     @property
     def is_mi300(self) -> bool:
-        """Whether it is an MI300 or MI350: its memory activity is one of bandwidth, and its links are counted."""
+        """True for an MI300 or MI350: its memory activity is one of bandwidth, and its links are counted."""
         return (self.device.compute_capability or "").startswith(("gfx94", "gfx95"))
 
     @property
     def is_integrated(self) -> bool:
-        """Whether it is the graphics in a processor, of which nothing is measured."""
+        """True for the graphics in a processor, of which nothing is measured."""
         return self.unknown.startswith(_INTEGRATED) and not (self.device.name or "").startswith(_ACCELERATOR)
 
     @property

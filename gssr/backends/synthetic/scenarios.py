@@ -79,7 +79,7 @@ class Pulse(NamedTuple):
         return periods, since - periods * period
 
     def on(self, ops: Ops, time: float) -> bool:
-        """Whether the pulse is on at ``time``, edges included."""
+        """Tell whether the pulse is on at ``time``, edges included."""
         return (time >= self.start) & (self._place(ops, time)[1] < self.width)
 
     def weight(self, ops: Ops, time: float) -> float:

@@ -98,7 +98,9 @@ fiftieth of the full scale (thresholds of our own)."""
 
 
 def line(metric: str, own: float | None, job: float | None, full: float) -> ContrastLine:
-    """Put a metric's two values beside each other (None: unknown, and then nothing is compared); see ContrastLine."""
+    """Put a metric's value of a part (``own``) beside that of the whole (``job``), None where unknown. ``full``: its
+    full scale. Returns both with their difference in shares of the full scale, their ratio, and whether they differ
+    clearly; without these if a value is unknown. The ratio is None as well if ``job`` is next to nothing."""
     if own is None or job is None or full <= 0:
         return ContrastLine(metric, own, job, full, None, None, False)
     points = (own - job) / full

@@ -391,11 +391,13 @@ class _Gpus:
         return numbers == [rank.local_rank] and indices == list(range(len(indices)))
 
     def tell_apart(self, window: tuple[int, int], interval: int, shift: int | None) -> bool:
-        """Compare each GPU that is known by its number, which CUDA_VISIBLE_DEVICES may have changed, with each of the
-        rank's GPUs. What can't be told apart is laid over none of these alone.
+        """Find out by their samples which GPUs of a rank the trace's GPUs are that are known by a number alone, as
+        CUDA_VISIBLE_DEVICES may have changed it, and keep that in ``of``. GPUs that can't be told apart are taken out of
+        ``of``, unless their number is sure.
 
-        ``shift``: that of the clock (ns), None if it is not sure, and then nothing is compared. Returns True if a GPU
-        is another than its number says.
+        ``window``: begin and end of the trace, ns; ``interval``: the time between samples, ns; ``shift``: that of the
+        clock (ns), None if it is not sure, and then nothing is compared. Returns True if a GPU is another than its
+        number says.
         """
         before, zero = dict(self.of), self._timeline.clock.unix_ns or 0
         moved = (window[0] + (shift or 0), window[1] + (shift or 0))

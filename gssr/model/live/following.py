@@ -227,7 +227,7 @@ class Following:
 
     @property
     def crowded(self) -> bool:
-        """Whether live blocks are read."""
+        """True if the run has so many files that the ranks' live blocks are read instead."""
         return self._crowd is not None
 
     @property

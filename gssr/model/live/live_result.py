@@ -269,7 +269,7 @@ class Result:
 
     @property
     def n_gpus(self) -> int:
-        """How many GPUs."""
+        """The number of rows of the frame: its GPUs, or what it shows instead of them."""
         return len(self.gpus)
 
     @property

@@ -128,7 +128,8 @@ class RunTotals:
         self._read_up_to = self.last_time.copy()
 
     def _read(self, reader: RunReader, growing: bool, gpus: Ints | None) -> None:
-        """Read what is there: the whole run, its last minute if it grows, and the newest values."""
+        """Read, of these GPUs (positions; None: all), the totals of the whole run, those of its last minute if it is
+        ``growing``, and the newest value of each metric. Nothing is left to do if there are no samples."""
         for own in totals(reader, self.counted, gpus, ALL_TIME, self._gap):
             self._count_whole(own)
         if math.isnan(self.last):

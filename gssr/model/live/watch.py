@@ -55,7 +55,7 @@ class Watch:
 
     @property
     def growing(self) -> bool:
-        """Whether more may come, or become known."""
+        """True while more may come, or become known."""
         return self._source.growing
 
     @property

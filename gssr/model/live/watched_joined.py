@@ -31,7 +31,7 @@ class WatchedJoined:
 
     @property
     def growing(self) -> bool:
-        """Whether more may come."""
+        """True while more samples may come, the traces are not laid over the run yet, or more of them may become known."""
         return self._recording.growing or self._laid is None or (self._trace is not None and self._trace.growing)
 
     @property

@@ -106,7 +106,7 @@ class WatchedRecording:
 
     @property
     def growing(self) -> bool:
-        """Whether more may come."""
+        """True while more samples may come."""
         return self._recorded in ("waiting", "running")
 
     @property

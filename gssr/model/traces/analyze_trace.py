@@ -622,8 +622,9 @@ def _own_metrics(
 
 
 def _counter(part: TracePiece, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:
-    """Summarize the values that a counter has in the window. ``gpus``: the GPU of each track, as gpus_of finds it. Returns
-    None where there is no value."""
+    """Summarize the values that a counter has in the window: how many, mean (of a gauge by time), extremes, the last
+    one, and when the greatest was. ``gpus``: the first track of the GPU that each track is of, None for a thread. None
+    without any value."""
     inside = slice(None) if part.whole else slice(*np.searchsorted(counter.time, part.window))
     time, value = counter.time[inside], counter.value[inside]
     if not np.isfinite(value).any():

@@ -90,7 +90,7 @@ class CallTree:
 
     @property
     def by_rank(self) -> bool:
-        """Whether the places are ranks."""
+        """True if the places are of several ranks. Files whose rank is unknown count as one rank."""
         return len({track.rank for track in self.places}) > 1
 
     @property

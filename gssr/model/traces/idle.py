@@ -40,7 +40,7 @@ class Idle(NamedTuple):
 
     @property
     def length(self) -> Ints:
-        """How long each is, ns."""
+        """The length of each gap, ns."""
         return self.end - self.start
 
 

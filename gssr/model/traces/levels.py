@@ -337,8 +337,12 @@ class Level:
         return _Share({metric: 1}) if metric.startswith(OF_NAME) else self._shares[metric]
 
     def split(self, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> tuple[Floats, Floats]:
-        """Split the time by category; arguments as of ``values``. Returns ns by category [n_lines, n, N_CATEGORIES], which
-        never add up to more than the time there is, and that time [n_lines, n], ns."""
+        """Split the time by category in ``n`` columns of ``width`` ns from ``begin`` (ns) on.
+
+        ``line_of``: the line of each row, -1 for none; None: each row is a line. ``n_lines``: the number of lines.
+        Returns ns by category [n_lines, n, N_CATEGORIES], which never add up to more than the time there is, and that
+        time [n_lines, n], ns.
+        """
         shares = {category: self._shares[metric] for category, metric in self._split.items()}
         parts = (part for share in shares.values() for part in share.parts)
         added = self._added((*parts, "time"), line_of, n_lines, begin, width, n)

@@ -275,7 +275,7 @@ class TraceAnalysis:
 
     @property
     def idle_ns(self) -> int:
-        """How long the GPUs did nothing of that time, together."""
+        """The time in which GPUs did nothing, of that of all GPUs together (``span_ns``), ns."""
         return self.span_ns - sum(gpu.busy_ns for gpu in self.gpus)
 
     @property

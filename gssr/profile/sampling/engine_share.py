@@ -99,7 +99,7 @@ class EngineShare:
 
     @property
     def n_sampled(self) -> int:
-        """How many GPUs this rank samples for the node, its own among them; 0 where another rank does that."""
+        """The number of GPUs that this rank samples for the node, its own among them; 0 where another rank does that."""
         return len(self._names) if self._backend is not None else 0
 
     @property

@@ -50,7 +50,7 @@ class Buckets:
         return Buckets(gpu, start, seconds, vectors, self.layout, None if self.rowids is None else self.rowids[chosen])
 
     def holds(self, metric: str) -> bool:
-        """Whether the layout has this metric."""
+        """Tell whether the layout has this metric."""
         return any(block.metric.name == metric for block in self.layout.blocks)
 
     def column(self, metric: str, field: str) -> Floats:

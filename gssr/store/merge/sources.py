@@ -54,7 +54,7 @@ class RankFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the ledger calls it."""
+        """The file's name, without its folder, by which the ledger knows it."""
         return os.path.basename(self.path)
 
 

@@ -365,8 +365,8 @@ class Part(NamedTuple):
 
     def searched(self, begin: float, end: float) -> list[tuple[int, int]]:
         """Find the ranges of rowids (first, last) in which all samples of [begin, end), unix s, lie, one for each rank
-        that has some. They are looked up by the samples' own times, which ascend except for samples that came late, not
-        by rollups. The last few answers are kept."""
+        that may have some. They are looked up by the samples' own times, which ascend except for samples that came late,
+        not by rollups; where times do not ascend, it is the part's whole range. The last few answers are kept."""
         key, known = (self.first, self.last, begin, end), self.shard.searched
         if key not in known:
             if len(known) >= _SEARCHES_KEPT:

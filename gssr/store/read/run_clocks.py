@@ -37,7 +37,8 @@ class RunClocks:
 
     @property
     def widest(self) -> tuple[float, float]:
-        """How far any clock is behind at most (negative or 0), and how far ahead at most (positive or 0), s."""
+        """The largest distances of the clocks from the run's, s: of the one furthest behind (negative or 0), and of the
+        one furthest ahead (positive or 0)."""
         return min(0.0, *self._ahead.values(), 0.0), max(0.0, *self._ahead.values(), 0.0)
 
     def correct_processes(self, processes: Sequence[Process]) -> list[Process]:

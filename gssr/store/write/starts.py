@@ -61,7 +61,7 @@ class RunStart(NamedTuple):
 
     @property
     def fresh(self) -> bool:
-        """Whether ranks of it may still be about to begin."""
+        """True while ranks of the run may still be about to begin, as the start was written so lately."""
         return self.age <= FRESH_SECONDS
 
 

@@ -381,7 +381,7 @@ class Writer:
 
     @property
     def moved(self) -> bool:
-        """Whether the file was deleted, moved or replaced since it was opened: nothing is at ``path`` any more."""
+        """True if the file that was opened is no longer at ``path``: it was deleted, moved or replaced."""
         return identity_of(self.path) != self._identity
 
     @property
