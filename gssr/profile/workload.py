@@ -121,8 +121,9 @@ def start(argv: Sequence[str], was: Inherited, tty: int, streams: Mapping[int, i
 
 
 def _become(arguments: list[bytes], was: Inherited, tty: int, streams: Mapping[int, int], status: int) -> NoReturn:
-    """Be the workload, in the child of ``start``, whose arguments these are: never returns. ``status`` gets the errno
-    if it can't be executed."""
+    """Be the workload, in the child of ``start``, whose arguments these are: take the terminal and the streams, give
+    back what was inherited, and execute. Never returns. If it can't be executed, the errno is written in decimal to the
+    descriptor ``status``."""
     error = EINVAL
     try:
         os.setpgid(0, 0)

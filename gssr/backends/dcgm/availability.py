@@ -200,8 +200,8 @@ def _refusals(engine: Engine, found: Sequence[Sampled]) -> dict[int, int]:
 
 
 def _created(engine: Engine, what: str, name: str, *arguments: Any) -> Any:
-    """Call the function that creates a group. Raises NoRoomError, with ``what`` in its words, if the engine has no room
-    for one more, and EngineError."""
+    """Call the engine's function ``name`` that creates something, with these arguments, and return its answer. Raises
+    NoRoomError, which names ``what`` it was, if the engine has no room for one more, and EngineError."""
     try:
         return engine.call(name, *arguments)
     except EngineError as error:
@@ -211,8 +211,9 @@ def _created(engine: Engine, what: str, name: str, *arguments: Any) -> Any:
 
 
 def _try_watch(engine: Engine, found: Sequence[Sampled], group: Any, field_group: Any) -> UnusableError | None:
-    """Watch SM activity until it has a value, for about a second at most. Returns why it gets none, None if it gets
-    one. Raises EngineError when the connection is lost."""
+    """Watch SM activity of the entities in ``group`` until one has a value, for about a second at most, and stop.
+    Returns None if one has, otherwise an error, not raised, that says why not and what to do. ``field_group`` holds that
+    field alone. Raises EngineError when the connection is lost."""
     entities = [each.entity for each in found]
     kept = keep_seconds(_TRY_INTERVAL, engine.version(), shared=not engine.embedded)
     try:

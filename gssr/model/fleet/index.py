@@ -95,9 +95,10 @@ def _runs(
     hour_rows: Sequence[tuple[Any, ...]],
     rules: str | None,
 ) -> list[RunFigures]:
-    """Put the runs of a recording together from its rows.
+    """Put the runs of the recording ``name`` together from its rows in the index: of runs, of their GPUs, and of their
+    hours by category.
 
-    ``rules``: what they must have been judged by; None: they need not be judged, and come without judgement. Raises
+    ``rules``: the digest of the rules they must have been judged by; None: they come without judgement. Raises
     LookupError if they were judged by others, ValueError for what we never wrote.
     """
     runs = []
@@ -118,7 +119,8 @@ def _runs(
 
 
 def _held(text: str, n_gpus: int) -> tuple[Held, ...]:
-    """Read a run's verdicts from JSON. Raises ValueError for what we never wrote."""
+    """Read a run's verdicts from the JSON that the index keeps. Raises ValueError for what we never wrote, such as a
+    position of a GPU that is not below ``n_gpus``."""
     try:
         held = tuple(Held(str(code), tuple(map(int, gpus))) for code, gpus in json.loads(text))
     except (TypeError, ValueError, RecursionError):

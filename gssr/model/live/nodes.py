@@ -188,7 +188,8 @@ def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _Shown
 
 
 def _columns(query: Query, first: float, last: float) -> Bins:
-    """Return start (unix s), width (s) and number of the columns of a frame without GPUs, chosen as for one with them."""
+    """Choose the columns of a frame without GPUs, by the same rules as for one with them. ``first`` and ``last``: the
+    times of the first and the newest sample of the nodes, unix s. Returns start (unix s), width (s) and number."""
     until = last if query.end is None else min(query.end, last)
     whole = query.span is None
     span = max(until - first, NODE_INTERVAL) if query.span is None else query.span
@@ -215,8 +216,9 @@ def _values(reader: RunReader, names: tuple[str, ...], metric: str, bins: Bins, 
 
 
 def _by_metric(sums: Mapping[str, Floats], names: tuple[str, ...]) -> tuple[Floats, Floats]:
-    """Return the counts and the sums of each node's columns in one bin, float64[n_metrics, n_nodes] each; memory
-    becomes a share."""
+    """Put the sums of each node over one bin in the order of metrics. ``sums``: by node, [1, columns, 2]. Returns the
+    counts and the sums of the nodes ``names``, float64[n_metrics, n_nodes] both; of memory they are those of its share,
+    0 where that is unknown."""
     nothing = np.zeros((1, len(_COLUMNS), 2))
     found = np.stack([sums.get(name, nothing)[0] for name in names])
     (*_, n), (*_, all_of_it) = found[..., 0].T, found[..., 1].T

@@ -340,8 +340,9 @@ class WatchedRecording:
         return frame
 
     def _looks_at(self, following: Following, end: float, live: bool) -> list[GpuLook]:
-        """Return the newest look at each GPU shortly before ``end`` (unix s), GPU by GPU; GPUs without one are missing.
-        [] for a run of very many files."""
+        """Return for each GPU the newest look at its processes in the SILENT_SECONDS before ``end`` (unix s), by
+        position; GPUs without one are missing. ``live``: what was followed is used, otherwise the recording is read. []
+        for a run of very many files."""
         if following.crowded:
             return []
         known = following.looks
@@ -354,7 +355,8 @@ class WatchedRecording:
         return [known[gpu] for gpu in sorted(known) if known[gpu].time >= end - SILENT_SECONDS]
 
     def _judged(self, frame: Result, following: Following, quick: bool) -> Result:
-        """Return the frame of a run of very many files, with a judgement by their live blocks."""
+        """Return the frame of a run of very many files with a judgement of what their live blocks counted. It is kept
+        for some seconds. ``quick``: columns that are read for it may be coarser."""
         query, begun = frame.query, time.monotonic()
         assert query.causes is not None
         asked = (query.span, query.end, query.gpus, query.causes)

@@ -183,7 +183,8 @@ class WatchedTrace:
         return trace, levels
 
     def _passing(self, level: Level, query: Query) -> tuple[int, ...]:
-        """Return the rows asked for that the filter names; all of them if it names none."""
+        """Return the rows of the level that the query asks for and its filter names; () stands for all. If there is no
+        filter, or it names none of them, these are all that the query asks for."""
         if not query.only.who:
             return query.gpus
         wanted = query.gpus or range(len(level.gpus))
@@ -394,8 +395,9 @@ class WatchedTrace:
     def _analysis(
         self, query: Query, trace: Trace, level: Level, window: tuple[int, int], quick: bool
     ) -> tuple[TraceAnalysis | None, bool]:
-        """Analyze the window and the GPUs asked for, in a large trace in a thread. Returns the analysis, None if nobody asks
-        or it is not there yet; and False if it is still missing."""
+        """Analyse the window (ns) and the rows that the query asks for, in a large trace in a thread. Returns the
+        analysis, or None if the query asks for none or it is not there yet; and False in the latter case, else True.
+        ``quick``: begin nothing."""
         if not query.tables and query.causes is None:
             return None, True
         key = ("analysis", query.only, level.name, window, query.gpus, query.tables)
@@ -439,8 +441,8 @@ class WatchedTrace:
 
 
 def _opened(trace: Trace, level: Level, gpus: tuple[int, ...]) -> Flags:
-    """Tell which tracks belong to these rows (() for all), bool[n_tracks]; for GPUs and streams also the threads of
-    their processes."""
+    """Flag the tracks that belong to these rows of the level (() for all), bool[n_tracks]; for GPUs and streams also the
+    threads of their processes."""
     wanted = level.owner_of >= 0 if not gpus else np.isin(level.owner_of, np.array(gpus))
     if level.name not in ("gpus", "streams"):
         return np.asarray(wanted, np.bool_)
@@ -482,8 +484,8 @@ def _at_most(n_gpus: int) -> int:
 
 
 def _width(span: float, columns: int, whole: bool) -> float:
-    """Return the narrowest width, s, at which so many columns cover a span; for the ``whole`` trace rounded up to two
-    digits, so as to fill them."""
+    """Choose how wide columns must be, s, so that ``columns`` of them cover ``span`` seconds: the narrowest width of the
+    ladder, or for the ``whole`` trace any width, rounded up to two digits, so that they fill the screen."""
     if not whole:
         return choose_width(span, max(columns, 1), FINEST / 2, 0)
     least = max(span / max(columns - 1, 1), FINEST)
@@ -534,8 +536,9 @@ def _grid(level: Level, metric: str, begin: int, step: int, at_most: int, n: int
 def _counter(
     level: Level, metric: str, line_of: Ints, begin: int, step: int, n: int, whole: tuple[int, int]
 ) -> CounterLine:
-    """Return a counter's values [n] in columns of ``step`` ns from ``begin`` on, with the greatest over the ``whole``
-    trace (begin and end, ns) as its full scale; 1 for a ratio."""
+    """Average a counter in ``n`` columns of ``step`` ns from ``begin`` on, on one line. ``line_of``: 0 for the rows that
+    count, -1 for others. The full scale of the result is 1 for a ratio, else the greatest value over the ``whole`` trace
+    (begin and end, ns) and these columns."""
     values = _divided(*level.values(metric, line_of, 1, begin, step, n))[0]
     course = _divided(*level.values(metric, line_of, 1, whole[0], max((whole[1] - whole[0]) // n, 1), n))[0]
     known = np.append(course, values)

@@ -222,7 +222,8 @@ class Exact:
         series: Rollups,
         progress: Callable[[float], None] | None = None,
     ) -> None:
-        """``progress`` is told the share of the run's rows that was read, 0-1."""
+        """Aggregate the GPUs at these ``positions`` of the run exactly; ``series`` makes series over time from rollups.
+        ``progress`` is called with the share of the run's rows that was read, 0-1."""
         self._reader = reader
         self._progress = progress
         self._positions = positions
@@ -266,8 +267,8 @@ class Exact:
     def _statistics(
         self, counted: "Mapping[str, _MetricCounts]", gpus: Ints | None, window: Window
     ) -> dict[str, Statistics]:
-        """Compute each metric's statistics. Metrics whose percentiles were not in their brackets are read again until
-        they are."""
+        """Make each metric's statistics from what was counted in the first pass. The rows in ``window`` of these GPUs
+        (positions; None: all) are read again, as often as it takes, for metrics of which percentiles are not known yet."""
         open_ = {name: own for name, own in counted.items() if own.n and not own.close_in()}
         while open_:
             for picked in each_chunk(self._reader, partial(_pick, open_), list(open_), gpus, window):
