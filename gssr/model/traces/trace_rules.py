@@ -438,8 +438,7 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",),),
 )  # fmt: skip
 def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if there are gaps of at least the threshold's length in which a GPU does nothing (nsys: gpu_gaps). It is
-    always a warning."""
+    """Match if there are gaps of at least the threshold's length in which a GPU does nothing (nsys: gpu_gaps)."""
     least = rule.at("seconds") * 1e9
     gaps = [gap for gap in trace.gaps if gap.length_ns >= least]
     if not gaps:
@@ -453,7 +452,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         _won(trace, lost, "the gaps"),
     )  # fmt: skip
     span = (min(gap.start_ns for gap in gaps) / 1e9, max(gap.start_ns + gap.length_ns for gap in gaps) / 1e9)
-    return RuleMatch({"time": took(lost), "count": f"{len(gaps):,}", "least": took(least)}, evidence, "warning", span)
+    return RuleMatch({"time": took(lost), "count": f"{len(gaps):,}", "least": took(least)}, evidence, rule.severity, span)
 
 
 @register_rule(
