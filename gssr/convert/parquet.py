@@ -27,6 +27,8 @@ from gssr.version import __version__
 NULL = "__HIVE_DEFAULT_PARTITION__"
 FILE = "data.parquet"
 _AT_ONCE = 256  # further files for which there is to be room
+_MANY_ROWS = 100
+"""Of fewer rows most of a file is what Parquet says about it, and to compress them takes longer than to write them."""
 _TYPES = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64()}
 _EXACT = {"energy": pa.float64(), "memory_used": pa.float64(), "clock_event_reasons": pa.int64()}
 """Metrics that need all their digits: a counter, bytes, bits."""
@@ -91,7 +93,7 @@ class ParquetSink:
             n = len(os.listdir(folder))
             name = FILE if not n else f"data-{n + 1}.parquet"
             file = open(new_file(os.path.join(folder, name), self._access), "wb")  # noqa: SIM115, _close closes it
-            writer = (_writer(file, schema), file)
+            writer = (_writer(file, schema, len(columns[schema.names[0]])), file)
         self._writers[folder] = writer
         of_table = {column.name: column for column in table.columns}
         arrays = [_array(columns[field.name], of_table[field.name], field.type) for field in schema]
@@ -164,11 +166,16 @@ def _array(values: NDArray[Any] | Sequence[Any], column: Column, kind: pa.DataTy
     return pa.array(plain(values, column), kind)
 
 
-def _writer(file: BinaryIO, schema: pa.Schema) -> Any:
+def _writer(file: BinaryIO, schema: pa.Schema, n_rows: int) -> Any:
     """Open a Parquet writer. Floats are split by bytes, which compresses measured values to two thirds; other columns
-    use dictionaries."""
+    use dictionaries. ``n_rows``: so many come first; few are not compressed."""
     floats = [field.name for field in schema if pa.types.is_floating(field.type)]
     others = [field.name for field in schema if field.name not in floats]
     return pq.ParquetWriter(
-        file, schema, compression="zstd", use_dictionary=others, use_byte_stream_split=floats, write_statistics=True
+        file,
+        schema,
+        compression="zstd" if n_rows >= _MANY_ROWS else "none",
+        use_dictionary=others,
+        use_byte_stream_split=floats,
+        write_statistics=True,
     )

@@ -6,7 +6,7 @@ What an export writes into: columns of a table, run by run. Nothing that is ther
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import fields
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
@@ -228,7 +228,10 @@ def _gpu_summary(own: Exported) -> Rows:
 
 def _statistics(own: Exported) -> Rows:
     run_id = own.reader.run.run_id
-    yield [(run_id, name, metric_of(name).unit, *astuple(found)) for name, found in own.analysis.metrics.items()]
+    yield [
+        (run_id, name, metric_of(name).unit, *(getattr(found, field.name) for field in fields(found)))
+        for name, found in own.analysis.metrics.items()
+    ]
 
 
 def _verdicts(own: Exported) -> Rows:

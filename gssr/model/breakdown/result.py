@@ -1,6 +1,7 @@
 """Where the GPU time of a window went, as numbers: what pages, screens, JSON and comparisons read."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -160,6 +161,7 @@ class Breakdown:
         )
 
 
+@cache
 def positions_of(name: str) -> list[int]:
     """Find the positions in CATEGORIES of a category, or of all leaves of a branch; empty for an unknown name."""
     return [at for at, each in enumerate(CATEGORIES) if name in (each.name, each.branch)]

@@ -219,7 +219,9 @@ def _smooth(values: Floats, known: Floats, width: int) -> Floats:
     1)."""
     n = values.shape[1]
     low, high = np.maximum(np.arange(n) - width // 2, 0), np.minimum(np.arange(n) + width // 2 + 1, n)
-    total, count = (np.cumsum(np.pad(each, ((0, 0), (1, 0))), axis=1) for each in (values * known, known))
+    total, count = np.zeros((2, len(values), n + 1))
+    np.cumsum(values * known, axis=1, out=total[:, 1:])
+    np.cumsum(known, axis=1, out=count[:, 1:])
     return np.asarray((total[:, high] - total[:, low]) / np.maximum(count[:, high] - count[:, low], 1), np.float64)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
+from gssr.model.percentiles import known_percentiles
 from gssr.model.results import Means, Statistics
 from gssr.model.statistics.energy import joules_by_gpu
 from gssr.model.statistics.sums import add_buckets, sum_samples, summed_names
@@ -191,7 +192,8 @@ def exact_statistics(values: Floats) -> Statistics:
     linear ones."""
     if not len(values):
         return UNKNOWN
-    p05, median, p95 = np.percentile(values, PERCENTILES).tolist()
+    shares = [percent / 100 for percent in PERCENTILES]
+    p05, median, p95 = (found.item() for found in known_percentiles(values[:, None], shares))
     mean, std = float(np.mean(values)), float(np.std(values))
     return Statistics(mean, median, float(np.min(values)), float(np.max(values)), std, p05, p95, len(values), 0.0)
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from gssr.store.format.schema import TABLES
 
+_NAMES = {table: frozenset(column.name for column in columns) for table, columns in TABLES.items()}
+
 
 def own_name(name: str, table: str) -> str:
     """Return the name of a column as gssr.store.format.schema writes it; unchanged if the schema has no such column."""
     own = name.lower()
-    return own if any(column.name == own for column in TABLES[table]) else name
+    return own if own in _NAMES[table] else name
 
 
 def columns_of(connection: sqlite3.Connection, table: str, schema: str = "main") -> list[str]:
