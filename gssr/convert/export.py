@@ -93,7 +93,7 @@ def _samples(
         for piece in in_pieces(reader, metrics, ROWS):
             own = number[piece.gpu]
             rows = np.flatnonzero((own >= lowest) & (own - lowest < sink.most_nodes))
-            rows = rows[np.argsort(own[rows], kind="stable")]
+            rows = rows[np.lexsort((piece.time[rows], piece.gpu[rows], own[rows]))]
             for first, last in _of_one_node(own[rows]):
                 held.add(int(own[rows[first]]), piece, rows[first:last])
             for samples in held.ready():
@@ -113,7 +113,7 @@ class _Held:
         self._rows: dict[int, int] = {}
 
     def add(self, node: int, piece: Samples, rows: Ints) -> None:
-        """Keep these rows (indices) of a piece for a node."""
+        """Keep these rows (indices, sorted by GPU and then time) of a piece for a node."""
         own = Samples(piece.gpu[rows], piece.time[rows], {name: each[rows] for name, each in piece.values.items()})
         self._pieces.setdefault(node, []).append(own)
         self._rows[node] = self._rows.get(node, 0) + len(rows)
@@ -136,6 +136,8 @@ class _Held:
         """Remove a node's rows and return them, sorted by GPU and then time."""
         self._total -= self._rows.pop(node)
         pieces = self._pieces.pop(node)
+        if len(pieces) == 1:
+            return pieces[0]
         gpu, time = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("gpu", "time"))
         order = np.lexsort((time, gpu))
         values = {name: np.concatenate([piece.values[name] for piece in pieces])[order] for name in pieces[0].values}
