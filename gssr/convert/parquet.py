@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cache
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
@@ -147,16 +148,21 @@ class ParquetSink:
 def _schema(table: ExportTable, run_id: str, node: str | None) -> pa.Schema:
     """Return the schema of a table's files: fields with their meaning, and, as metadata, the run and the node. Columns
     that folders name are left out."""
-    partition = (RUN, NODE) if table.per_node else (RUN,)
-    fields = [
-        pa.field(column.name, type_of(table, column), metadata={"meaning": column.meaning})
-        for column in table.columns
-        if column.name not in partition
-    ]
     about = {"gssr.table": table.name, "gssr.version": __version__, "gssr.run_id": run_id}
     if table.per_node and node is not None:
         about["gssr.node"] = node
-    return pa.schema(fields, metadata=about)
+    return _fields(table).with_metadata(about)
+
+
+@cache
+def _fields(table: ExportTable) -> pa.Schema:
+    """Return the fields of a table's files, whatever run they are of."""
+    partition = (RUN, NODE) if table.per_node else (RUN,)
+    return pa.schema(
+        pa.field(column.name, type_of(table, column), metadata={"meaning": column.meaning})
+        for column in table.columns
+        if column.name not in partition
+    )
 
 
 def _array(values: NDArray[Any] | Sequence[Any], column: Column, kind: pa.DataType) -> pa.Array:

@@ -100,6 +100,8 @@ def _without_short_holes(active: Floats, evidence: Evidence) -> Floats:
     ends."""
     filled = active
     for _ in range(max(int(GAP_INTERVALS * evidence.interval / evidence.width), 0)):
+        if np.isfinite(filled).all():
+            break
         before = np.pad(filled[:, :-1], ((0, 0), (1, 0)), constant_values=np.nan)
         after = np.pad(filled[:, 1:], ((0, 0), (0, 1)), constant_values=np.nan)
         filled = np.where(np.isfinite(filled), filled, np.where(np.isfinite(before), before, after))
