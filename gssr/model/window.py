@@ -46,11 +46,11 @@ def extent(reader: RunReader) -> Window:
     """Find when the run began and ended: as recorded of the workload, else by the first and last sample. (0, 0) where
     neither is known."""
     run = reader.run
-    first, last = reader.first_time, reader.last_time
-    starts = [time for time in (run.started_at, first, run.ended_at) if time is not None]
-    start = starts[0] if starts else 0.0
-    ends = [time for time in (run.ended_at, last) if time is not None]
-    return Window(start, max(start, ends[0] if ends else start))
+    start = run.started_at if run.started_at is not None else reader.first_time
+    end = run.ended_at if run.ended_at is not None else reader.last_time
+    if start is None:
+        start = run.ended_at if run.ended_at is not None else 0.0
+    return Window(start, start if end is None else max(start, end))
 
 
 def parse_time(text: str, run_start: float, run_end: float) -> float:
