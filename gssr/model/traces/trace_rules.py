@@ -452,7 +452,9 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         _won(trace, lost, "the gaps"),
     )  # fmt: skip
     span = (min(gap.start_ns for gap in gaps) / 1e9, max(gap.start_ns + gap.length_ns for gap in gaps) / 1e9)
-    return RuleMatch({"time": took(lost), "count": f"{len(gaps):,}", "least": took(least)}, evidence, rule.severity, span)
+    return RuleMatch(
+        {"time": took(lost), "count": f"{len(gaps):,}", "least": took(least)}, evidence, rule.severity, span
+    )
 
 
 @register_rule(
