@@ -1,8 +1,9 @@
 """What is written to the terminal, in as few bytes as it takes, and never more than a slow line carries in half a second.
 
 Textual writes a whole widget anew when a cell of it has changed, and names every colour each time. This driver, below all of
-it, keeps what the terminal shows as cells, and writes those that differ: a run begins where the change does, a colour stays
-until another one is needed, blanks take any colour of text, and a terminal that can repeat a character is told how often.
+it, keeps what the terminal shows as cells, and writes those that differ, colour by colour: to move to the next place where a
+colour is needed takes half the bytes of naming it again. Blanks take any colour of text, and a terminal that can repeat a
+character is told how often.
 What cannot be sent yet, because the last bytes have not arrived, is not queued: when the terminal has said where its cursor
 is, the newest cells are sent, from the top down.
 
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 from textual import events
@@ -50,6 +51,8 @@ _KEPT = 4
 """So many cells that did not change are written again rather than skipped: moving the cursor costs as much."""
 _LEAST, _MOST, _SECONDS, _PATIENCE = 1024, 1 << 16, 0.5, 5.0
 """Bytes that are on their way at least and at most; what takes so long to arrive; and how long an answer is waited for."""
+_BESIDE = 2
+"""Bytes that a piece of text takes besides, at least on the average: a move, or its share of a colour."""
 _LEAST_GAIN = 12
 """Cells that moving a part of a line must save: it takes two sequences (DCH and ICH, which all terminals since the VT102
 know)."""
@@ -117,6 +120,18 @@ def _change(before: _Style, after: _Style) -> str:
     return f"\x1b[{';'.join(codes)}m"
 
 
+class _Piece(NamedTuple):
+    """Cells of one style beside each other, of line ``y`` from column ``x`` to before ``end``, and the text that draws them.
+    ``is_blank``: nothing is seen of them but what is behind them."""
+
+    y: int
+    x: int
+    end: int
+    style: _Style
+    text: str
+    is_blank: bool
+
+
 class _Line:
     """One line of cells: of each its character ("" behind a wide one) and its style."""
 
@@ -175,6 +190,19 @@ class _Line:
                 best, found = sum_, (begun, x + 1)
         return found if best >= _LEAST_GAIN else None
 
+    def pieces(self, y: int, first: int, end: int, repeats: bool) -> Iterator["_Piece"]:
+        """Yield the cells from ``first`` to before ``end`` in pieces of one style each, as line ``y``. ``repeats``: the
+        terminal can repeat a character."""
+        chars, styles = self.chars, self.styles
+        while first < end:
+            own, x = styles[first], first + 1
+            while x < end and styles[x] == own:
+                x += 1
+            text, style = "".join(chars[first:x]), own or _PLAIN
+            is_blank = not text.strip(" ") and style == _on_blank(style)
+            yield _Piece(y, first, x, style, _ALIKE.sub(_told, text) if repeats else text, is_blank)
+            first = x
+
     def roll(self, first: int, end: int) -> None:
         """Move the cells after ``first`` up to ``end`` one to the left; what is known of the cell that becomes free is
         nothing."""
@@ -201,6 +229,8 @@ class Wire:
         self._dirty: set[int] = set()
         self._x = self._y = 0
         self._style = _PLAIN
+        self._pen = _PLAIN
+        """The style that the terminal has after what was sent."""
         self._at_once = False
         self._holds = False
         self._answers: bool | None = None
@@ -250,9 +280,16 @@ class Wire:
             elif _CLEARED.fullmatch(sequence):
                 self.forget()
                 self._asked = 0
+            self._put_pen_down()
             self._write(sequence)
             if sequence == _TEXTUAL_ASKS and self._answers is None and not self._asked:
                 self._probe()
+
+    def _put_pen_down(self) -> None:
+        """Give the terminal its own style back: what is written next is not ours, or may erase in that style."""
+        if self._pen != _PLAIN:
+            self._pen = _PLAIN
+            self._write("\x1b[m")
 
     def _probe(self) -> None:
         """Ask the terminal the first question, and wait at most _SILENT seconds for the answer."""
@@ -308,65 +345,90 @@ class Wire:
             self._probe()
             return
         room = self._room if self._answers else _MOST * 16
-        out: list[str] = []
-        n, style, at = 0, _PLAIN, (-1, -1)
+        rolled, pieces, n = list[str](), list[_Piece](), 0
         for y in sorted(self._dirty):
             line, sent = self._wanted[y], self._sent.setdefault(y, _Line())
             rolls = line.rolled(sent)
             if rolls is not None:
                 first, end = rolls
-                text = f"\x1b[{y + 1};{first + 1}H\x1b[P\x1b[{end + 1}G\x1b[@"
-                if style != _PLAIN:  # new blanks take the colour behind
-                    text, style = f"\x1b[m{text}", _PLAIN
-                out.append(text)
-                n, at = n + len(text), (y, end)
+                rolled.append(f"\x1b[{y + 1};{first + 1}H\x1b[P\x1b[{end + 1}G\x1b[@")
+                n += len(rolled[-1])
                 sent.roll(first, end)
             for first, end in line.changes(sent):
-                text, style = _drawn(line, first, end, style, self._repeats)
-                move = f"\x1b[{y + 1};{first + 1}H"
-                if at[0] == y and first >= at[1]:
-                    move = f"\x1b[{first - at[1]}C" if first > at[1] else ""
-                elif first == 0 and at[0] == y - 1 >= 0:
-                    move = "\r\n"
-                at = y, end
-                out += [move, text]
-                n += len(move) + len(text.encode())
+                found = list(line.pieces(y, first, end, self._repeats))
+                n += sum(len(piece.text.encode()) + _BESIDE for piece in found)
+                pieces += found
             sent.chars, sent.styles = line.chars[:], line.styles[:]
             self._dirty.discard(y)
             if n >= room:
                 break
-        if not n:
+        if not (rolled or pieces):
             return
-        if style != _PLAIN:
-            out.append("\x1b[m")
+        if rolled and self._pen != _PLAIN:  # new blanks take the colour behind
+            rolled.insert(0, "\x1b[m")
+            self._pen = _PLAIN
+        drawn, self._pen = _drawn(pieces, self._pen)
+        text = "".join(rolled) + drawn
+        if self._at_once and not self._dirty:  # what comes in parts is seen in parts
+            text = f"{_BEGIN}{text}{_END}"
         if self._answers:
-            self._asked, self._since = n, time.monotonic()
-            out.append(_ASK)
-        text = "".join(out)
-        self._write(f"{_BEGIN}{text}{_END}" if self._at_once else text)
+            self._asked, self._since = len(text.encode()), time.monotonic()
+            text += _ASK
+        self._write(text)
 
 
-def _drawn(line: _Line, first: int, end: int, style: _Style, repeats: bool) -> tuple[str, _Style]:
-    """Return the text that draws the cells from ``first`` to before ``end`` of a line, and the style after it.
+def _drawn(pieces: list[_Piece], pen: _Style) -> tuple[str, _Style]:
+    """Return the text that draws these pieces, colour by colour, and the terminal's style after it.
 
-    ``style``: the terminal's before that; ``repeats``: the terminal can repeat a character.
+    ``pieces``: from the top down and from
+    the left, none of them empty; ``pen``: the terminal's style before.
     """
     out: list[str] = []
-    begun = first
-    chars, styles = line.chars, line.styles
-    while begun < end:
-        own, x = styles[begun], begun + 1
-        while x < end and styles[x] == own:
-            x += 1
-        wanted = own or _PLAIN
-        text = "".join(chars[begun:x])
-        unseen = not text.strip(" ") and wanted == _on_blank(wanted) and _on_blank(style) == wanted
-        if wanted != style and not unseen:
-            out.append(_change(style, wanted))
-            style = wanted
-        out.append(_ALIKE.sub(_told, text) if repeats else text)
-        begun = x
-    return "".join(out), style
+    at = (-1, -1)
+    while pieces:
+        style = _next_style(pieces, pen)
+        out.append(_change(pen, style) if style != pen else "")
+        pen, ground, left = style, _on_blank(style), list[_Piece]()
+        for piece, after in zip_longest(pieces, pieces[1:]):
+            y, x, own = piece.y, piece.x, piece.style
+            if piece.is_blank and own == ground:  # takes any colour of text, but is worth no move
+                fits = at == (y, x) or (not left and piece is pieces[0])
+                fits = fits or (after is not None and after.style == style and (after.y, after.x) == (y, piece.end))
+            else:
+                fits = own == style
+            if fits:
+                out += (_move(at, y, x), piece.text)
+                at = y, piece.end
+            else:
+                left.append(piece)
+        pieces = left
+    return "".join(out), pen
+
+
+def _next_style(pieces: list[_Piece], pen: _Style) -> _Style:
+    """Return the style to draw next: the terminal's own if it is of use, else that of the first piece; a blank one goes with
+    the first that has the same colour behind it."""
+    first = pieces[0]
+    if any(piece.style == pen for piece in pieces if not piece.is_blank) or (
+        first.is_blank and _on_blank(pen) == first.style
+    ):
+        return pen
+    if not first.is_blank:
+        return first.style
+    return next(
+        (each.style for each in pieces if not each.is_blank and _on_blank(each.style) == first.style), first.style
+    )
+
+
+def _move(at: tuple[int, int], y: int, x: int) -> str:
+    """Return what moves the cursor from the cell ``at`` (row, column; -1, -1 for an unknown one) to another."""
+    if at == (y, x):
+        return ""
+    if at[0] == y and x > at[1]:
+        return f"\x1b[{x - at[1]}C"
+    if at[0] == y - 1 >= 0:
+        return f"\r\n\x1b[{x}C" if x else "\r\n"
+    return f"\x1b[{y + 1};{x + 1}H"
 
 
 def _told(alike: re.Match[str]) -> str:
