@@ -181,6 +181,8 @@ class _Line:
             return None
         pairs = zip(chars, before, styles, looks, strict=False)
         stays = [char == then and style == look for char, then, style, look in pairs]
+        if stays.count(False) < _LEAST_GAIN:
+            return None
         best, found, sum_, begun = 0, None, 0, 0
         for x in range(n):
             sum_ += (chars[x] == before[x + 1] and styles[x] == looks[x + 1]) - stays[x]
