@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from textual import events
@@ -193,17 +193,29 @@ class _Line:
         return found if best >= _LEAST_GAIN else None
 
     def pieces(self, y: int, first: int, end: int, repeats: bool) -> Iterator["_Piece"]:
-        """Yield the cells from ``first`` to before ``end`` in pieces of one style each, as line ``y``. ``repeats``: the
-        terminal can repeat a character."""
+        """Yield the cells from ``first`` to before ``end`` in pieces of one style each, as line ``y``; blanks take any
+        colour of text: they are a part of what is beside them. ``repeats``: the terminal can repeat a character."""
         chars, styles = self.chars, self.styles
-        while first < end:
-            own, x = styles[first], first + 1
-            while x < end and styles[x] == own:
-                x += 1
-            text, style = "".join(chars[first:x]), own or _PLAIN
-            is_blank = not text.strip(" ") and style == _on_blank(style)
-            yield _Piece(y, first, x, style, _ALIKE.sub(_told, text) if repeats else text, is_blank)
-            first = x
+        begun, x = first, first
+        kept, is_blank = _on_blank(styles[first] or _PLAIN), True
+        while x < end:
+            own, after = styles[x], x + 1
+            while after < end and styles[after] == own:
+                after += 1
+            style = own or _PLAIN
+            ground = _on_blank(style)
+            blank = style == ground and not "".join(chars[x:after]).strip(" ")
+            if is_blank and kept == ground:
+                kept, is_blank = style, blank
+            elif not (blank and _on_blank(kept) == style):
+                yield self._piece(y, begun, x, kept, is_blank, repeats)
+                begun, kept, is_blank = x, style, blank
+            x = after
+        yield self._piece(y, begun, end, kept, is_blank, repeats)
+
+    def _piece(self, y: int, first: int, end: int, style: _Style, is_blank: bool, repeats: bool) -> "_Piece":
+        text = "".join(self.chars[first:end])
+        return _Piece(y, first, end, style, _ALIKE.sub(_told, text) if repeats else text, is_blank)
 
     def roll(self, first: int, end: int) -> None:
         """Move the cells after ``first`` up to ``end`` one to the left; what is known of the cell that becomes free is
@@ -380,46 +392,24 @@ class Wire:
 
 
 def _drawn(pieces: list[_Piece], pen: _Style) -> tuple[str, _Style]:
-    """Return the text that draws these pieces, colour by colour, and the terminal's style after it.
-
-    ``pieces``: from the top down and from
-    the left, none of them empty; ``pen``: the terminal's style before.
-    """
+    """Return the text that draws these pieces, colour by colour, and the terminal's style after it, which was ``pen``
+    before."""
+    by_style: dict[_Style, list[_Piece]] = {}
+    for piece in sorted(pieces, key=lambda each: each.is_blank):
+        style = piece.style
+        if piece.is_blank:
+            style = next((each for each in (*by_style, pen) if _on_blank(each) == style), style)
+        by_style.setdefault(style, []).append(piece)
     out: list[str] = []
     at = (-1, -1)
-    while pieces:
-        style = _next_style(pieces, pen)
-        out.append(_change(pen, style) if style != pen else "")
-        pen, ground, left = style, _on_blank(style), list[_Piece]()
-        for piece, after in zip_longest(pieces, pieces[1:]):
-            y, x, own = piece.y, piece.x, piece.style
-            if piece.is_blank and own == ground:  # takes any colour of text, but is worth no move
-                fits = at == (y, x) or (not left and piece is pieces[0])
-                fits = fits or (after is not None and after.style == style and (after.y, after.x) == (y, piece.end))
-            else:
-                fits = own == style
-            if fits:
-                out += (_move(at, y, x), piece.text)
-                at = y, piece.end
-            else:
-                left.append(piece)
-        pieces = left
+    for style in sorted(by_style, key=lambda each: each != pen):
+        if style != pen:
+            out.append(_change(pen, style))
+            pen = style
+        for piece in sorted(by_style[style]):
+            out += (_move(at, piece.y, piece.x), piece.text)
+            at = piece.y, piece.end
     return "".join(out), pen
-
-
-def _next_style(pieces: list[_Piece], pen: _Style) -> _Style:
-    """Return the style to draw next: the terminal's own if it is of use, else that of the first piece; a blank one goes with
-    the first that has the same colour behind it."""
-    first = pieces[0]
-    if any(piece.style == pen for piece in pieces if not piece.is_blank) or (
-        first.is_blank and _on_blank(pen) == first.style
-    ):
-        return pen
-    if not first.is_blank:
-        return first.style
-    return next(
-        (each.style for each in pieces if not each.is_blank and _on_blank(each.style) == first.style), first.style
-    )
 
 
 def _move(at: tuple[int, int], y: int, x: int) -> str:
