@@ -1,8 +1,9 @@
 """What is written to the terminal, in as few bytes as it takes, and never more than a slow line carries in half a second.
 
 Textual writes a whole widget anew when a cell of it has changed, and names every colour each time. This driver, below all of
-it, keeps what the terminal shows as cells, and writes those that differ: a run begins where the change does, a colour stays
-until another one is needed, blanks take any colour of text, and a terminal that can repeat a character is told how often.
+it, keeps what the terminal shows as cells, and writes those that differ, colour by colour: to move to the next place where a
+colour is needed takes half the bytes of naming it again. Blanks take any colour of text, and a terminal that can repeat a
+character is told how often.
 What cannot be sent yet, because the last bytes have not arrived, is not queued: when the terminal has said where its cursor
 is, the newest cells are sent, from the top down.
 
@@ -50,6 +51,8 @@ _KEPT = 4
 """So many cells that did not change are written again rather than skipped: moving the cursor costs as much."""
 _LEAST, _MOST, _SECONDS, _PATIENCE = 1024, 1 << 16, 0.5, 5.0
 """Bytes that are on their way at least and at most; what takes so long to arrive; and how long an answer is waited for."""
+_BESIDE = 2
+"""Bytes that a piece of text takes besides, at least on the average: a move, or its share of a colour."""
 _LEAST_GAIN = 12
 """Cells that moving a part of a line must save: it takes two sequences (DCH and ICH, which all terminals since the VT102
 know)."""
@@ -117,6 +120,18 @@ def _change(before: _Style, after: _Style) -> str:
     return f"\x1b[{';'.join(codes)}m"
 
 
+class _Piece(NamedTuple):
+    """Cells of one style beside each other, of line ``y`` from column ``x`` to before ``end``, and the text that draws them.
+    ``is_blank``: nothing is seen of them but what is behind them."""
+
+    y: int
+    x: int
+    end: int
+    style: _Style
+    text: str
+    is_blank: bool
+
+
 class _Line:
     """One line of cells: of each its character ("" behind a wide one) and its style."""
 
@@ -166,6 +181,8 @@ class _Line:
             return None
         pairs = zip(chars, before, styles, looks, strict=False)
         stays = [char == then and style == look for char, then, style, look in pairs]
+        if stays.count(False) < _LEAST_GAIN:
+            return None
         best, found, sum_, begun = 0, None, 0, 0
         for x in range(n):
             sum_ += (chars[x] == before[x + 1] and styles[x] == looks[x + 1]) - stays[x]
@@ -174,6 +191,31 @@ class _Line:
             elif sum_ > best:
                 best, found = sum_, (begun, x + 1)
         return found if best >= _LEAST_GAIN else None
+
+    def pieces(self, y: int, first: int, end: int, repeats: bool) -> Iterator["_Piece"]:
+        """Yield the cells from ``first`` to before ``end`` in pieces of one style each, as line ``y``; blanks take any
+        colour of text: they are a part of what is beside them. ``repeats``: the terminal can repeat a character."""
+        chars, styles = self.chars, self.styles
+        begun, x = first, first
+        kept, is_blank = _on_blank(styles[first] or _PLAIN), True
+        while x < end:
+            own, after = styles[x], x + 1
+            while after < end and styles[after] == own:
+                after += 1
+            style = own or _PLAIN
+            ground = _on_blank(style)
+            blank = style == ground and not "".join(chars[x:after]).strip(" ")
+            if is_blank and kept == ground:
+                kept, is_blank = style, blank
+            elif not (blank and _on_blank(kept) == style):
+                yield self._piece(y, begun, x, kept, is_blank, repeats)
+                begun, kept, is_blank = x, style, blank
+            x = after
+        yield self._piece(y, begun, end, kept, is_blank, repeats)
+
+    def _piece(self, y: int, first: int, end: int, style: _Style, is_blank: bool, repeats: bool) -> "_Piece":
+        text = "".join(self.chars[first:end])
+        return _Piece(y, first, end, style, _ALIKE.sub(_told, text) if repeats else text, is_blank)
 
     def roll(self, first: int, end: int) -> None:
         """Move the cells after ``first`` up to ``end`` one to the left; what is known of the cell that becomes free is
@@ -201,6 +243,8 @@ class Wire:
         self._dirty: set[int] = set()
         self._x = self._y = 0
         self._style = _PLAIN
+        self._pen = _PLAIN
+        """The style that the terminal has after what was sent."""
         self._at_once = False
         self._holds = False
         self._answers: bool | None = None
@@ -250,9 +294,16 @@ class Wire:
             elif _CLEARED.fullmatch(sequence):
                 self.forget()
                 self._asked = 0
+            self._put_pen_down()
             self._write(sequence)
             if sequence == _TEXTUAL_ASKS and self._answers is None and not self._asked:
                 self._probe()
+
+    def _put_pen_down(self) -> None:
+        """Give the terminal its own style back: what is written next is not ours, or may erase in that style."""
+        if self._pen != _PLAIN:
+            self._pen = _PLAIN
+            self._write("\x1b[m")
 
     def _probe(self) -> None:
         """Ask the terminal the first question, and wait at most _SILENT seconds for the answer."""
@@ -308,65 +359,68 @@ class Wire:
             self._probe()
             return
         room = self._room if self._answers else _MOST * 16
-        out: list[str] = []
-        n, style, at = 0, _PLAIN, (-1, -1)
+        rolled, pieces, n = list[str](), list[_Piece](), 0
         for y in sorted(self._dirty):
             line, sent = self._wanted[y], self._sent.setdefault(y, _Line())
             rolls = line.rolled(sent)
             if rolls is not None:
                 first, end = rolls
-                text = f"\x1b[{y + 1};{first + 1}H\x1b[P\x1b[{end + 1}G\x1b[@"
-                if style != _PLAIN:  # new blanks take the colour behind
-                    text, style = f"\x1b[m{text}", _PLAIN
-                out.append(text)
-                n, at = n + len(text), (y, end)
+                rolled.append(f"\x1b[{y + 1};{first + 1}H\x1b[P\x1b[{end + 1}G\x1b[@")
+                n += len(rolled[-1])
                 sent.roll(first, end)
             for first, end in line.changes(sent):
-                text, style = _drawn(line, first, end, style, self._repeats)
-                move = f"\x1b[{y + 1};{first + 1}H"
-                if at[0] == y and first >= at[1]:
-                    move = f"\x1b[{first - at[1]}C" if first > at[1] else ""
-                elif first == 0 and at[0] == y - 1 >= 0:
-                    move = "\r\n"
-                at = y, end
-                out += [move, text]
-                n += len(move) + len(text.encode())
+                found = list(line.pieces(y, first, end, self._repeats))
+                n += sum(len(piece.text.encode()) + _BESIDE for piece in found)
+                pieces += found
             sent.chars, sent.styles = line.chars[:], line.styles[:]
             self._dirty.discard(y)
             if n >= room:
                 break
-        if not n:
+        if not (rolled or pieces):
             return
-        if style != _PLAIN:
-            out.append("\x1b[m")
+        if rolled and self._pen != _PLAIN:  # new blanks take the colour behind
+            rolled.insert(0, "\x1b[m")
+            self._pen = _PLAIN
+        drawn, self._pen = _drawn(pieces, self._pen)
+        text = "".join(rolled) + drawn
+        if self._at_once and not self._dirty:  # what comes in parts is seen in parts
+            text = f"{_BEGIN}{text}{_END}"
         if self._answers:
-            self._asked, self._since = n, time.monotonic()
-            out.append(_ASK)
-        text = "".join(out)
-        self._write(f"{_BEGIN}{text}{_END}" if self._at_once else text)
+            self._asked, self._since = len(text.encode()), time.monotonic()
+            text += _ASK
+        self._write(text)
 
 
-def _drawn(line: _Line, first: int, end: int, style: _Style, repeats: bool) -> tuple[str, _Style]:
-    """Return the text that draws the cells from ``first`` to before ``end`` of a line, and the style after it.
-
-    ``style``: the terminal's before that; ``repeats``: the terminal can repeat a character.
-    """
+def _drawn(pieces: list[_Piece], pen: _Style) -> tuple[str, _Style]:
+    """Return the text that draws these pieces, colour by colour, and the terminal's style after it, which was ``pen``
+    before."""
+    by_style: dict[_Style, list[_Piece]] = {}
+    for piece in sorted(pieces, key=lambda each: each.is_blank):
+        style = piece.style
+        if piece.is_blank:
+            style = next((each for each in (*by_style, pen) if _on_blank(each) == style), style)
+        by_style.setdefault(style, []).append(piece)
     out: list[str] = []
-    begun = first
-    chars, styles = line.chars, line.styles
-    while begun < end:
-        own, x = styles[begun], begun + 1
-        while x < end and styles[x] == own:
-            x += 1
-        wanted = own or _PLAIN
-        text = "".join(chars[begun:x])
-        unseen = not text.strip(" ") and wanted == _on_blank(wanted) and _on_blank(style) == wanted
-        if wanted != style and not unseen:
-            out.append(_change(style, wanted))
-            style = wanted
-        out.append(_ALIKE.sub(_told, text) if repeats else text)
-        begun = x
-    return "".join(out), style
+    at = (-1, -1)
+    for style in sorted(by_style, key=lambda each: each != pen):
+        if style != pen:
+            out.append(_change(pen, style))
+            pen = style
+        for piece in sorted(by_style[style]):
+            out += (_move(at, piece.y, piece.x), piece.text)
+            at = piece.y, piece.end
+    return "".join(out), pen
+
+
+def _move(at: tuple[int, int], y: int, x: int) -> str:
+    """Return what moves the cursor from the cell ``at`` (row, column; -1, -1 for an unknown one) to another."""
+    if at == (y, x):
+        return ""
+    if at[0] == y and x > at[1]:
+        return f"\x1b[{x - at[1]}C"
+    if at[0] == y - 1 >= 0:
+        return f"\r\n\x1b[{x}C" if x else "\r\n"
+    return f"\x1b[{y + 1};{x + 1}H"
 
 
 def _told(alike: re.Match[str]) -> str:

@@ -3,7 +3,7 @@
 import json
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_watch import Clock
 from textual.pilot import Pilot
-from textual.widget import Widget
 from textual.widgets import Label
 
 from gssr.backends.synthetic.bulk import generate
@@ -203,19 +202,16 @@ def test_job_and_why_show_them_in_their_order(name: str, tmp_path: Path) -> None
     JOBS[name][1](str(tmp_path / "whole.sql"))
     app = live_screen(str(tmp_path / "whole.sql"))
 
-    def said(widgets: Iterable[Widget], title: str) -> list[str]:
-        return [str(each.query_one(title, Label).render()) for each in widgets if each.display]
-
     async def steps(pilot: Pilot[int]) -> None:
         await until(pilot, lambda: app.results[0].judgement is not None)
         judgement = app.results[0].judgement
         assert judgement is not None and judgement.verdicts
         expected = [(verdict.severity, clean(verdict.title)) for verdict in judgement.verdicts]
-        shown = said(app.query(VerdictCard), ".card-title")
+        shown = [str(each.render()) for each in app.query(VerdictCard) if each.display]
         assert len(shown) == min(len(expected), MOST_CARDS)
         await pilot.press("5")
         await until(pilot, lambda: len(app.query(Cause)) == len(expected))
-        cards = said(app.query(Cause), ".cause-title")
+        cards = [str(each.query_one(".cause-title", Label).render()) for each in app.query(Cause) if each.display]
         assert len(cards) == len(expected)
         for text, (severity, title) in [*zip(shown, expected, strict=False), *zip(cards, expected, strict=True)]:
             assert severity in text and title in text

@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
+from textual.content import Content
 
 from gssr.model.live.live_result import Result
 from gssr.model.results import Severity, Verdict
@@ -15,12 +15,14 @@ from gssr.render.glyphs import in_ascii
 from gssr.render.verdicts import advice_parts, texts_of
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened
-from gssr.tui.shared.panel import Drawing, PlainText, Words
+from gssr.tui.shared.panel import Drawing, Words
 from gssr.tui.view import View
 
 MOST_CARDS = 3
 MARKS: dict[Severity, str] = {"critical": "◆", "warning": "▲", "info": "●"}
 """A filled mark beside the word, so that hue never says it alone."""
+_TITLES: dict[Severity, str] = {"critical": "bold $text-error", "warning": "bold $text-warning", "info": "bold"}
+"""The styles of titles."""
 
 
 def advice_lines(verdict: Verdict, arrow: str) -> list[str]:
@@ -33,7 +35,7 @@ def advice_lines(verdict: Verdict, arrow: str) -> list[str]:
     ]
 
 
-class VerdictCard(PlainText, Vertical, can_focus=True):
+class VerdictCard(Words, can_focus=True):
     """One verdict."""
 
     BINDINGS: ClassVar[list[BindingType]] = [key("enter", "open", "Why", "all about this verdict")]
@@ -42,26 +44,24 @@ class VerdictCard(PlainText, Vertical, can_focus=True):
         super().__init__()
         self.number = number
 
-    def compose(self) -> ComposeResult:
-        """Title, evidence, advice."""
-        yield Words(classes="card-title")
-        yield Words(classes="card-evidence")
-        yield Words(classes="card-advice")
-
     def tell(self, verdict: Verdict, ascii_only: bool) -> None:
-        """Show this verdict: title, evidence and advice, with its severity as a CSS class."""
+        """Show this verdict: title, evidence and advice, as much as screens of this height have room for, with its severity
+        as a CSS class."""
+        is_short = self.screen.has_class("-short")
         mark = "!" if ascii_only else MARKS[verdict.severity]
         # In the one line of a short screen what is wrong comes first; there the mark alone tells how bad it is.
-        word = "" if self.screen.has_class("-short") and not ascii_only else f"{verdict.severity}  "
-        title = Text(f"{mark} {word}{clean(verdict.title)}", "bold")
+        word = "" if is_short and not ascii_only else f"{verdict.severity}  "
+        title = clean(verdict.title)
         evidence = "; ".join(clean(text) for text in texts_of(verdict))
         advice = "\n".join(advice_lines(verdict, ">" if ascii_only else "→"))
-        texts = [title, Text(evidence), Text(advice)]
-        for label, text in zip(self.query(Words), texts, strict=True):
-            label.say(Text(in_ascii(text.plain)) if ascii_only else text)
+        parts = [(f"{mark} {word}{title}", _TITLES[verdict.severity])]
+        if not is_short:
+            parts += [] if self.screen.has_class("-medium") else [(f"\n{evidence}", "$text-muted")]
+            parts.append((f"\n{advice}", ""))
+        self.say(Content.assemble(*((in_ascii(text) if ascii_only else text, style) for text, style in parts)))
         for severity in MARKS:
             self.set_class(verdict.severity == severity, f"-{severity}")
-        self.tooltip = f"{clean(verdict.title)}\n{evidence}\n{advice}"
+        self.tooltip = f"{title}\n{evidence}\n{advice}"
 
     def action_open(self) -> None:
         """Go to Why."""
@@ -78,8 +78,8 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
 
     _told: object = ()
     """The judgement that the cards tell; none yet."""
-    _in_one_line = False
-    """Whether they tell it in one line."""
+    _told_for: object = ()
+    """The height of the screen that they tell it for, in steps."""
 
     def compose(self) -> ComposeResult:
         """Lay out as many cards as there may be at once."""
@@ -90,10 +90,10 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     def show(self, result: Result, _view: View) -> None:
         """Show the first verdicts as cards, and below them how many more there are on Why, or that no rule finds
         anything; no cards before there is a judgement."""
-        is_short = self.screen.has_class("-short")
-        if result.judgement is self._told and is_short == self._in_one_line:
+        height = self.screen.has_class("-short"), self.screen.has_class("-medium")
+        if result.judgement is self._told and height == self._told_for:
             return
-        self._told, self._in_one_line = result.judgement, is_short
+        self._told, self._told_for = result.judgement, height
         verdicts = () if result.judgement is None else result.judgement.verdicts
         cards = list(self.query(VerdictCard))
         for card in cards:
