@@ -110,10 +110,11 @@ def _beyond_chance(waits: Floats, fine: int, evidence: Evidence) -> Floats:
     n = max(fine, int(np.ceil(SAMPLES_APART * evidence.interval / evidence.width)))
     chance = CERTAIN * _chance(waits)
     lasting = _above_least(_mean_around(waits, n)) - chance / np.sqrt(n)
-    # What is always longer shows in smaller differences: it is a share of all that each waits.
+    # What is always longer shows in smaller differences, and is a share of all that each waits.
     n = waits.shape[1]
     mean = mean_of_groups(waits, n)
-    always = (_above_least(mean) - chance / np.sqrt(n)) / np.maximum(np.nan_to_num(mean), 1e-9) * np.nan_to_num(waits)
+    longer = _above_least(mean) - chance / np.sqrt(n)
+    always = np.where(longer > LEAST_EXCESS, longer / np.maximum(mean, 1e-9), 0.0) * np.nan_to_num(waits)
     return np.asarray(np.maximum(np.maximum(lasting, always), 0.0), np.float64)
 
 
@@ -131,7 +132,7 @@ def _lasts(values: Floats) -> bool:
     """Tell whether values [n, n_bins] are like those of the bin before. False of fewer than eight bins."""
     if values.shape[1] < 8:
         return False
-    apart = values - values.mean()
+    apart = values - values.mean(axis=1, keepdims=True)  # a difference that is always there tells nothing of the others
     spread = float((apart**2).sum())
     return spread > 0 and float((apart[:, 1:] * apart[:, :-1]).sum()) > LASTING * spread
 
