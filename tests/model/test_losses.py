@@ -639,3 +639,53 @@ def test_who_waits_for_writing_is_not_told_to_read_ahead() -> None:
         assert told.warned == ["io_wait"]
         advice = told.verdicts["io_wait"].advice
         assert word in advice and ("Read" in advice) != ("checkpoints" in advice)
+
+
+def test_who_idles_while_the_others_spin_is_waited_for() -> None:
+    """In every bin another GPU waits for a file for half of the time, and the others for it in a collective."""
+    is_late = np.arange(N) % 8 == np.arange(8)[:, None]
+    values = {
+        "gr_engine_active": np.where(is_late, 0.48, 0.96),
+        "sm_active": np.where(is_late, 0.44, 0.44 + 0.48 * 0.14),
+    }
+    values |= {name: HEALTHY[name] / 2 for name in ("tensor_active", "dram_active", "fp32_active", "fp16_active")}
+    told = of(evidence(host={}, workload={}, nvlink_tx_bytes=1e9, nvlink_rx_bytes=1e9, **values))
+    assert told.shares("idle.imbalance") < 0.01
+    assert told.shares("communication.waiting") == pytest.approx(0.48 * 7 / 8, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "read", [{"backend": "prometheus"}, {"compute_capability": "8.0", "name": "NVIDIA A100-SXM4-80GB"}]
+)
+def test_gpus_that_are_read_at_moments_of_their_own_wait_for_each_other_only_beyond_chance(
+    read: dict[str, str],
+) -> None:
+    """Samples of other parts of the same steps differ; those of a GPU that works less in each step do so on average."""
+    load = np.random.default_rng(3).uniform(0.3, 0.97, (4, 600))
+    apart, together = (
+        of(evidence(4, 600, host={}, workload={}, gpus=about, **scaled(load))).shares("idle.imbalance")
+        for about in (read, {})
+    )
+    assert apart < 0.005 and together > 0.1
+    uneven = load * np.array([[1.0], [1.0], [1.0], [0.5]])
+    told = of(evidence(4, 600, host={}, workload={}, gpus=read, **scaled(uneven)))
+    assert told.shares("idle.imbalance") == pytest.approx(0.25 * 0.93 * 0.635 / 2, abs=0.04)
+
+
+def test_kernels_at_the_lower_one_of_two_levels_of_power_wait() -> None:
+    """Samples of whole steps, in which pipes never change, while power is that of a moment: 30 % of them of a collective."""
+    moments = np.random.default_rng(5).random((8, N))
+    shared = {"host": {}, "workload": {}, "without": ("sm_active", "sm_occupancy"), "gr_engine_active": 0.97}
+    for watts, waits in ((150.0, 0.27), (450.0, 0.0)):
+        power = np.where(moments < 0.3, watts, 600.0)
+        told = of(evidence(power_usage=power, width=30.0, **shared))
+        assert told.shares("communication") == pytest.approx(waits, abs=0.03)
+    slow = {"power_usage": np.where(moments < 0.3, 150.0, 600.0), "sm_clock": np.where(moments < 0.3, 700.0, 1980.0)}
+    assert of(evidence(width=30.0, **shared, **slow)).shares("communication") == 0
+
+
+def test_what_nodes_send_each_other_is_no_copy_from_the_host_where_the_network_is_not_known() -> None:
+    links = {"pcie_tx_bytes": 10e9, "pcie_rx_bytes": 10e9}
+    for n_gpus, is_told in ((8, False), (4, True)):
+        told = of(evidence(n_gpus, host={}, workload={}, **(scaled(0.6, *links) | links)))
+        assert ("transfer_bound" in told.verdicts) is is_told

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gssr.arrays import Flags, Floats
+from gssr.arrays import Floats
 from gssr.model.account.active_time import split_active_time
 from gssr.model.account.activity import Activity, measure_activity
 from gssr.model.account.idle_time import split_idle_time
@@ -94,8 +94,7 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
             working += share
         elif name == "communication.waiting":
             spinning = share
-    awaited = _find_awaited_gpus(spinning, activity)
-    for name, share in split_idle_time(evidence, activity, awaited).items():
+    for name, share in split_idle_time(evidence, activity, spinning).items():
         book.add(name, np.where(outside, 0.0, used * share))
         if name == "idle.imbalance":
             idling = np.where(outside, 0.0, share)
@@ -111,19 +110,6 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
     )  # fmt: skip
     cells = activity.is_known & activity.is_used[:, None]
     return GpuTimeAccount(breakdown, activity, *(np.where(cells, each, np.nan) for each in (working, idling, spinning)))
-
-
-def _find_awaited_gpus(spinning: Floats, activity: Activity) -> Flags:
-    """Flag the few GPUs [n_gpus] that the others wait for in communication kernels: they spin less than half as long.
-    If such a GPU idles, it does not wait for the others. None is flagged where the difference is not clear."""
-    used = activity.is_used
-    if not used.any():
-        return used
-    by_gpu = spinning.mean(axis=1)
-    usual = float(by_gpu[used].mean())
-    awaited = used & (by_gpu < usual / 2)
-    is_clear = usual >= WAITS_CLEARLY and awaited.sum() <= FEW_GPUS * used.sum()
-    return awaited if is_clear else np.zeros_like(awaited)
 
 
 def _confidence(name: str, evidence: Evidence) -> Confidence:

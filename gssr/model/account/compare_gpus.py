@@ -1,7 +1,8 @@
 """Comparing GPUs at the same time: by how much each waits longer than the others.
 
-GPUs of a node are read in one moment and can be compared bin by bin. Nodes are read at moments of their own: samples of
-the same steps show other parts of them, so single samples of two nodes differ by chance.
+GPUs of a node that are read in one moment can be compared bin by bin. Nodes are read at moments of their own, and so are
+the GPUs of one if values are scraped or counters take turns: samples of the same steps show other parts of them, so single
+samples differ by chance.
 """
 
 import numpy as np
@@ -15,10 +16,12 @@ LEAST_EXCESS = 0.03
 """What a GPU waits longer by less than this share of a bin is within the noise of the counters."""
 FINE_SECONDS, SNAPSHOT_SECONDS = 1.0, 5.0
 """GPUs of a node are compared over so many seconds at least: counters of one moment; snapshots of up to a second (NVML)."""
-SAMPLES_BETWEEN_NODES = 8
-"""Nodes are compared over so many samples, unless what differs lasts."""
+SAMPLES_APART = 8
+"""What is read at moments of its own is compared over so many samples, unless what differs lasts."""
 CERTAIN = 4.0
 """So many standard deviations count as more than chance: the largest of hundreds of values reaches three."""
+SCRAPED, COUNTERS_TAKE_TURNS = "prometheus", ("7.", "8.")
+"""The backend of values that an exporter collected, and compute capabilities of GPUs whose counters are multiplexed."""
 ONE_AT_A_TIME = 1.05
 """GPUs of which one works at a time work together for at most this share of any bin; counters are off by a few percent."""
 LASTING = 0.3
@@ -38,18 +41,20 @@ def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence, are_sna
     known = np.where(inside, waits, np.nan)
     seconds = SNAPSHOT_SECONDS if are_snapshots else FINE_SECONDS
     short, fine = (max(1, int(np.ceil(length / evidence.width))) for length in (FINE_SECONDS, seconds))
-    n_nodes = len(evidence.nodes)
+    n_nodes, together = len(evidence.nodes), are_snapshots or _are_read_together(evidence)
     longer, least = np.zeros_like(waits), np.full((n_nodes, waits.shape[1]), np.nan)
     for node in range(n_nodes):
         of = evidence.node_of == node
-        if of.sum() > 1:
+        if of.sum() > 1 and not together:
+            longer[of] = _beyond_chance(known[of], fine, evidence)
+        elif of.sum() > 1:
             n, chance = fine, CERTAIN * _chance(known[of]) / np.sqrt(fine) if are_snapshots else 0.0
             if are_snapshots and _alternate(known[of]):
                 n, chance = short, 0.0
             longer[of] = np.maximum(_above_least(mean_of_groups(known[of], n)) - chance, 0.0)
         least[node] = _least(known[of])
     if n_nodes > 1:
-        longer += _between_nodes(least, short if _alternate(least) else fine, evidence)[evidence.node_of]
+        longer += _beyond_chance(least, short if _alternate(least) else fine, evidence)[evidence.node_of]
     longer = np.minimum(longer, waits)
     return np.where(longer > LEAST_EXCESS, longer, 0.0)
 
@@ -74,27 +79,43 @@ def while_others_work(waits: Floats, inside: Flags) -> Floats | None:
     return np.where(inside, np.minimum(of_others, waits), 0.0)
 
 
-def _between_nodes(least: Floats, fine: int, evidence: Evidence) -> Floats:
-    """Find by how much the least waiting GPUs of each node wait longer than those of the node that waits least.
+def _are_read_together(evidence: Evidence) -> bool:
+    """Tell whether the counters of a node's GPUs are means of the same time. An exporter has collected a value up to an
+    interval before it is scraped; before Hopper counters take turns, and each is of a part of its interval."""
+    return all(
+        gpu.backend != SCRAPED and not (gpu.compute_capability or "").startswith(COUNTERS_TAKE_TURNS)
+        for gpu in evidence.gpus
+    )
+
+
+def _beyond_chance(waits: Floats, fine: int, evidence: Evidence) -> Floats:
+    """Find by how much GPUs, or the least waiting ones of each node, wait longer than the others if each is read at
+    moments of its own.
 
     Args:
-        least: What the least waiting GPUs of each node wait, as shares of bins [n_nodes, n_bins]; NaN is unknown.
+        waits: What each waits, as shares of bins [n, n_bins]; NaN is unknown.
         fine: The number of bins over which values are averaged at least.
         evidence: Tells the sampling interval and the width of a bin.
 
-    Every bin is compared with the node that waits least in it (``_least``: of more than eight nodes the lowest tenth is
-    passed over). Values are averaged over groups of ``fine`` bins if the differences last from one group to the next or
-    the nodes take turns. Otherwise they are averaged over SAMPLES_BETWEEN_NODES samples around each bin, and CERTAIN
-    standard deviations of such a mean are subtracted, as the rest may be chance.
+    Every bin is compared with the one that waits least in it (``_least``: of more than eight the lowest tenth is passed
+    over). Values are averaged over groups of ``fine`` bins if the differences last from one group to the next or some wait
+    while others don't. Otherwise they are averaged over SAMPLES_APART samples around each bin, and over all bins, and
+    CERTAIN standard deviations of such a mean are subtracted, as the rest may be chance.
 
-    Returns shares of bins [n_nodes, n_bins], never below 0, with 0 where nothing is known.
+    Returns shares of bins [n, n_bins], never below 0, with 0 where nothing is known.
     """
-    near = _above_least(mean_of_groups(least, fine))
-    if (evidence.interval <= LONGEST_INTERVAL and _lasts(near[:, ::fine])) or _alternate(least):
+    near = _above_least(mean_of_groups(waits, fine))
+    if (evidence.interval <= LONGEST_INTERVAL and _lasts(near[:, ::fine])) or _alternate(waits):
         return near
-    n = max(fine, int(np.ceil(SAMPLES_BETWEEN_NODES * evidence.interval / evidence.width)))
-    lasting = _above_least(_mean_around(least, n)) - CERTAIN * _chance(least) / np.sqrt(n)
-    return np.asarray(np.maximum(lasting, 0.0), np.float64)
+    n = max(fine, int(np.ceil(SAMPLES_APART * evidence.interval / evidence.width)))
+    chance = CERTAIN * _chance(waits)
+    lasting = _above_least(_mean_around(waits, n)) - chance / np.sqrt(n)
+    # What is always longer shows in smaller differences, and is a share of all that each waits.
+    n = waits.shape[1]
+    mean = mean_of_groups(waits, n)
+    longer = _above_least(mean) - chance / np.sqrt(n)
+    always = np.where(longer > LEAST_EXCESS, longer / np.maximum(mean, 1e-9), 0.0) * np.nan_to_num(waits)
+    return np.asarray(np.maximum(np.maximum(lasting, always), 0.0), np.float64)
 
 
 def _alternate(values: Floats) -> bool:
@@ -111,7 +132,7 @@ def _lasts(values: Floats) -> bool:
     """Tell whether values [n, n_bins] are like those of the bin before. False of fewer than eight bins."""
     if values.shape[1] < 8:
         return False
-    apart = values - values.mean()
+    apart = values - values.mean(axis=1, keepdims=True)  # a difference that is always there tells nothing of the others
     spread = float((apart**2).sum())
     return spread > 0 and float((apart[:, 1:] * apart[:, :-1]).sum()) > LASTING * spread
 

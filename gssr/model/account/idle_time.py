@@ -7,9 +7,9 @@ is left. What nobody claims is the gap between kernels in bins in which some run
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.account.activity import Activity
+from gssr.model.account.activity import Activity, does_something
 from gssr.model.account.compare_gpus import COUNTER_NOISE, longer_than_others, while_others_work
-from gssr.model.account.link_traffic import FABRIC, host_link_bytes, weighted_median
+from gssr.model.account.link_traffic import FABRIC, host_link_bytes, one_way_bytes, weighted_median
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.evidence.gather import MOVED
@@ -58,9 +58,10 @@ _LOW_PERCENTILES, _APART = (10, 30), 0.757
 """Percentiles of the bins that idle least, and by how many standard deviations normally distributed values differ there."""
 
 
-def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> dict[str, Floats]:
-    """Split the time in which no kernel runs. ``awaited`` [n_gpus]: GPUs that the others wait for. Returns shares
-    [n_gpus, n_bins] of each bin by category, which add up to 1 - ``activity.active``."""
+def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) -> dict[str, Floats]:
+    """Split the time in which no kernel runs. ``spinning`` [n_gpus, n_bins]: the shares of each bin in which GPUs wait in
+    communication kernels. Returns shares [n_gpus, n_bins] of each bin by category, which add up to 1 -
+    ``activity.active``."""
     idle = np.asarray(1 - activity.active, np.float64)
     inside = np.asarray(activity.is_known & activity.is_used[:, None] & ~(activity.is_startup | activity.is_end), bool)
     left = idle
@@ -93,10 +94,15 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     common = np.minimum(left, common)
     left = left - common
     is_snapshot = activity.engine == "gpu_utilization"
-    longer = (
-        longer_than_others(idle, inside & activity.is_measured, evidence, is_snapshot) if in_turn is None else in_turn
-    )
-    claim("idle.imbalance", np.where(awaited[:, None], 0.0, longer))
+    if in_turn is None:
+        # GPUs wait for those that work meanwhile: one that idles while the others spin is the one that these wait for,
+        # unless it has no work yet, or no more.
+        longer, awaits = (
+            longer_than_others(waits, inside & activity.is_measured, evidence, is_snapshot)
+            for waits in (idle, idle + spinning)
+        )
+        in_turn = np.where(_has_work(activity), np.minimum(longer, awaits), longer)
+    claim("idle.imbalance", in_turn)
     computing = np.minimum(left, idle * np.maximum(all_busy, _explained_part(cores, idle, inside, BUSY_CORES)))
     left = left - computing
     own = np.clip(gaps - common, 0.0, left)
@@ -112,6 +118,13 @@ def split_idle_time(evidence: Evidence, activity: Activity, awaited: Flags) -> d
     found["idle.between_kernels"] = common + own
     found["idle.unexplained"] = np.where(streams | computes, 0.0, rest)
     return found
+
+
+def _has_work(activity: Activity) -> Flags:
+    """Tell in which bins [n_gpus, n_bins] a GPU has begun to do something and has not done it for the last time."""
+    does = does_something(activity.active) & activity.is_known
+    has_begun = np.logical_or.accumulate(does, axis=1)
+    return np.asarray(has_begun & np.logical_or.accumulate(does[:, ::-1], axis=1)[:, ::-1], bool)
 
 
 def _needs_a_cause(rest: Floats, imbalance: Floats, inside: Flags) -> bool:
@@ -256,6 +269,9 @@ def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
     part = _explained_part(copied, idle, inside, COPY_BYTES)
     if part.any() or evidence.peaks is None:
         return part
+    if len(evidence.nodes) > 1 and not any(name in evidence.host for name in FABRIC):
+        # Nobody knows what goes through to network adapters: GPUs send each other as much as they receive.
+        copied = np.minimum(copied, one_way_bytes(evidence))
     # Copies in every step of samples that mix whole steps never change: their bytes still bound how long they took.
     bandwidth = evidence.peaks.c2c_bandwidth or evidence.peaks.pcie_bandwidth
     seconds = copied / (FULL_LINK * bandwidth)

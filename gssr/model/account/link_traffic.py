@@ -44,6 +44,12 @@ def host_link_bytes(evidence: Evidence, fabric: Floats) -> Floats:
     return np.maximum(_sum(evidence, (*PCIE, *C2C)) - fabric / per_node, 0.0)
 
 
+def one_way_bytes(evidence: Evidence) -> Floats:
+    """Find how much more a GPU's links to the host carry in one direction than in the other, B/s [n_gpus, n_bins]."""
+    sent, received = (_sum(evidence, names) for names in zip(PCIE, C2C, strict=True))
+    return np.abs(sent - received)
+
+
 def least_link_rate(evidence: Evidence) -> float:
     """The least that a GPU's links carry while its collectives transfer, B/s: between nodes adapters are slowest, and the
     GPUs of a node may share one."""
@@ -74,6 +80,7 @@ def transferring_share(evidence: Evidence, activity: Activity, communication: Fl
     busy = communication > 0.05
     if not busy.any():
         return np.zeros_like(communication)
+    links = _over_the_same_time(links, communication, activity)
     rate, weight = links[busy] / communication[busy], links[busy]
     least = least_link_rate(evidence)
     share = np.minimum(most, links / max(weighted_median(rate, weight), least))
@@ -104,6 +111,17 @@ def _exposed_bytes(links: Floats, work: Floats, communication: Floats, activity:
     of_work, of_collectives = both @ moved
     beside = (kk * of_work - wk * of_collectives) / max(ww * kk - wk**2, 1e-9)
     return np.asarray(np.maximum(links - max(beside, 0.0) * work, 0.0), np.float64)
+
+
+def _over_the_same_time(links: Floats, communication: Floats, activity: Activity) -> Floats:
+    """Average what links carry, B/s [n_gpus, n_bins], over the kernels' time where communication is known as one share of it
+    in all bins: when it was is not known then."""
+    active = np.where(communication > 0, activity.active, 0.0)
+    total = np.maximum(active.sum(axis=1, keepdims=True), 1e-9)
+    usual = communication.sum(axis=1, keepdims=True) / total
+    if float(np.abs(communication - usual * active).max()) > 1e-6:
+        return links
+    return np.asarray(active * (np.where(active > 0, links, 0.0).sum(axis=1, keepdims=True) / total), np.float64)
 
 
 def _possible_part(transferring: Floats, communication: Floats, activity: Activity) -> Floats:

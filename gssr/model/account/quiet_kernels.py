@@ -4,13 +4,16 @@ A collective that waits keeps neither tensor cores nor memory busy, and draws li
 the tensor cores busy for T of their time and the memory for D, and its other kernels the memory for M, then activities t and
 d of tensor cores and memory leave 1 - t/T - (d - D t/T)/M of the kernels' time to those that do neither. The job's busiest
 bins show T, D and M. That such kernels wait, and no other pipe is busy with them, power shows.
+
+Where every sample mixes whole steps the pipes never change. Power may be that of a moment even so: then it is at either of
+two levels, that of work and that of waiting, and how often it is at the lower one is the share of the time.
 """
 
 import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import Activity
-from gssr.model.account.compare_gpus import mean_of_groups
+from gssr.model.account.compare_gpus import CERTAIN, mean_of_groups
 from gssr.model.evidence.evidence import Evidence
 
 LEAST_LEVEL = 0.05
@@ -20,6 +23,14 @@ PIPE_NOISE = 0.05
 WAITING_POWER = 0.7
 """While kernels only wait, a GPU draws less than this share of what it draws at work: simulated 0.25 to 0.55, and 0.75 for
 kernels that memory limits."""
+RESTING_POWER = 0.65
+"""The lower one of two levels of power is that of waiting below this share of the higher one: between the same figures."""
+TWO_LEVELS = 0.85
+"""Power has two levels if they account for this share of its variance: values spread evenly reach 0.75, normal ones 0.64."""
+SAME_CLOCK = 0.9
+"""... and if the clock at the lower level is at least this share of that at the higher one: it lowers power as well."""
+SAMPLES_OF_LEVELS = 50
+"""Of fewer samples two levels may be chance."""
 SAMPLES_OF_POWER = 8
 """Power may be that of a moment, of a step's any part: over so many samples it is that of what ran."""
 _AT_WORK = 90
@@ -38,7 +49,49 @@ def find_quiet_kernels(evidence: Evidence, activity: Activity, cells: Flags) -> 
     quiet = np.where(np.isfinite(tensor) | np.isfinite(memory), np.clip(1 - products - others, 0.0, 1.0), 0.0)
     quiet[quiet < PIPE_NOISE] = 0.0
     power = _of_level_at_work(evidence, activity, "power_usage", cells, 0.0)
-    return activity.active * quiet if _falls_with(power, quiet, cells) else np.zeros_like(quiet)
+    by_pipes = activity.active * (quiet if _falls_with(power, quiet, cells) else 0.0)
+    by_power = activity.active * _at_lower_power(evidence, activity, cells)
+    # Where even the busiest bins are mixtures the pipes' levels are too low, and what they leave is too little.
+    return by_pipes if float(by_pipes.sum()) >= float(by_power.sum()) else by_power
+
+
+def _at_lower_power(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:
+    """Estimate for which share (0-1) of the kernels' time power is at the lower one of two levels: [n_gpus, 1], the same in
+    all bins; 0 where there is one level, or it is not that of a moment. GPUs that differ by chance have the same share."""
+    found = np.zeros((len(cells), 1))
+    watts = evidence.series.get("power_usage")
+    if watts is None or evidence.width > evidence.interval:  # bins of several moments are at neither level
+        return found
+    clocks = evidence.series.get("sm_clock", np.ones_like(watts))
+    for own in _by_model(evidence):
+        known = cells & np.isfinite(watts) & np.isfinite(clocks) & own[:, None]
+        least = _between_levels(np.sort(watts[known]))
+        low, high = known & (watts < least), known & (watts >= least)
+        if not low.any() or float(clocks[low].mean()) < SAME_CLOCK * float(clocks[high].mean()):
+            continue
+        n = np.maximum(known.sum(axis=1), 1)
+        share = low.sum(axis=1) / n
+        mean = float(low.sum() / known.sum())
+        chance = CERTAIN * np.sqrt(mean * (1 - mean) / n)
+        share = np.where(np.abs(share - mean) > chance, share, mean)
+        active = np.where(known, activity.active, 0.0).sum(axis=1) / n  # idle moments are at the lower level, too
+        quiet = np.clip((share + active - 1) / np.maximum(active, 1e-9), 0.0, 1.0)
+        found[own, 0] = np.where(known.any(axis=1) & (quiet >= PIPE_NOISE), quiet, 0.0)[own]
+    return found
+
+
+def _between_levels(power: Floats) -> float:
+    """Return the value between the two levels that ``power``, W, rising, is at; 0 where it is not at two, or the lower one
+    is none of waiting."""
+    if len(power) < SAMPLES_OF_LEVELS:
+        return 0.0
+    n_low = np.arange(1, len(power))
+    sums = np.cumsum(power, dtype=np.float64)
+    low, high = sums[:-1] / n_low, (sums[-1] - sums[:-1]) / (len(power) - n_low)
+    between = n_low / len(power) * (1 - n_low / len(power)) * (high - low) ** 2
+    at = int(np.argmax(between))
+    is_of_two = between[at] >= TWO_LEVELS * float(np.var(power, dtype=np.float64))
+    return float(power[at + 1]) if is_of_two and low[at] < RESTING_POWER * high[at] else 0.0
 
 
 def _of_level_at_work(evidence: Evidence, activity: Activity, name: str, cells: Flags, least: float) -> Floats:
