@@ -261,3 +261,16 @@ def test_how_busy_gpus_are_does_not_depend_on_the_lines_of_the_timeline() -> Non
         assert app.results[0].window.overall().get("busy") == busy
 
     work(app, steps, (120, 36))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 34), (120, 40), (200, 60)])
+def test_job_of_a_trace_fits_into_the_screen(size: tuple[int, int]) -> None:
+    app = of_trace(training(1))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results and app.results[0].part is not None)
+        await pilot.pause(0.3)
+        body = app.query_one("#job-body").region
+        assert max(panel.region.bottom for panel in app.query("#job-right > *") if panel.display) <= body.bottom
+
+    work(app, steps, size)
