@@ -698,7 +698,7 @@ def test_four_ranks_on_two_cards_record_four_dies_and_each_cards_power_once(tmp_
     tree = Tree(memory / "root", gpus.dies(2, truths))
     with Live(tree, 0.02):
         command = [sys.executable, "-m", "gssr", "profile", "--backend", "auto", "-t", "100", "-o", "x.sql", "--", "sleep",
-                   "1.5"]  # fmt: skip
+                   "4"]  # fmt: skip
         ranks = [
             subprocess.Popen(command, env=rank_of(number, tree.root), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
             for number in range(4)
