@@ -198,7 +198,8 @@ class TracedSupervisor(Supervisor):
         return (*super()._descriptors(), self._listener, self._talk)
 
     def _pump(self) -> None:
-        """Take the call of the second supervisor, and what it has said."""
+        """Pass on what every supervisor does; then accept the second supervisor's connection if it has come, and read what
+        it has sent, without waiting for either."""
         super()._pump()
         if self._listener >= 0:
             self._accept()

@@ -110,7 +110,8 @@ def page(now: NodeNow, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def _node(now: NodeNow) -> list[str]:
-    """List what the node does, in words; UNKNOWN or "-" where it is not known."""
+    """List pieces of a line about a node: its name with a colon, then how busy its cores are, load, memory, and the rates
+    of disks and network; in place of a value that is not known, UNKNOWN or "-"."""
     host = now.host
     busy, load = host["cpu_utilization"], host["load1"]
     memory = BY_NAME["memory_used"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evidences import GIB, evidence
+from evidences import GIB, HEALTHY, evidence
 
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import GREATEST, TABLE, from_environment, load
@@ -94,3 +94,13 @@ def test_whatever_number_a_site_gives_a_rule_jobs_are_judged(value: str) -> None
             for job in jobs:
                 found = judge(job, table).verdicts
                 assert not any("0 % of the time (0 s)" in each.title for each in found), (rule.code, threshold.name)
+
+
+@pytest.mark.parametrize(("severity", "said"), [("info", "warning"), ("critical", "critical")])
+def test_what_makes_an_info_a_warning_takes_nothing_from_what_a_site_calls_critical(
+    tmp_path: Path, severity: str, said: str
+) -> None:
+    known = {"gpu_utilization": 1.0, "power_usage": 150.0, "memory_copy_utilization": 0.05}
+    job = evidence(without=tuple(set(HEALTHY) - known.keys()), **known)
+    found = judge(job, load(written(tmp_path, f'[low_power]\nseverity = "{severity}"\n'))).verdicts
+    assert [each.severity for each in found if each.code == "low_power"] == [said]

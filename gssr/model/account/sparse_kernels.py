@@ -57,10 +57,10 @@ class SparseKernels(NamedTuple):
 
 
 def find_sparse_kernels(evidence: Evidence, activity: Activity) -> SparseKernels:
-    """Find how long kernels ran that use few SMs; where SM activity was not measured, those that compute nothing.
+    """Find which share of each bin kernels ran in that use few SMs; where SM activity was not measured, kernels that
+    compute nothing. All shares are 0 where the engine's activity was not measured, as with NVML alone.
 
-    Power alone does not tell: kernels that memory limits draw less than others too. On simulated jobs of two hands the
-    account of jobs recorded by NVML alone is nearer to their books without what power suggests.
+    Power alone does not tell: kernels that memory limits draw less than others too.
     """
     cells = activity.is_measured & activity.is_used[:, None] & (activity.active > _CLEARLY_ACTIVE)
     nothing = SparseKernels(np.zeros_like(activity.active), False)

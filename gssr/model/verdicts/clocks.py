@@ -111,13 +111,13 @@ def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         low, high = min(limits), max(limits)
         text = f"power limit {low:.0f} W" if low == high else f"power limits of {low:.0f} to {high:.0f} W"
         if usual is not None and low < rule.at("limit") * usual:
-            found = found._replace(severity="warning", advice=_LOW_LIMIT)
+            found = found.warning()._replace(advice=_LOW_LIMIT)
             text += f", the model's own is {usual:.0f} W"
         found = found._replace(findings=(*found.findings, finding_in_words("power_limit", low, text)))
     clock = _relative_clock(job, found.gpus)
     if np.isfinite(clock):
         if clock < rule.at("clock"):
-            found = found._replace(severity="warning", lost=None)
+            found = found.warning()._replace(lost=None)
         text = f"SM clock at {words.percent(clock)} of the highest"
         found = found._replace(findings=(*found.findings, finding_in_words("sm_clock", clock, text, rule.at("clock"))))
     return found

@@ -120,7 +120,7 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         job, rule, found, finding(job.lead, used, "while it works", rule, "gpu_utilization"),
         finding_in_words("power_usage", power, f"{said} (told below {words.percent(rule.at('power'))})", rule.at("power")),
     )  # fmt: skip
-    return made._replace(severity="warning") if is_little else made
+    return made.warning() if is_little else made
 
 
 @register_rule(
@@ -238,7 +238,7 @@ def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
             )
         )
     found = _found(job, rule, {"value": words.percent(values[name]), "what": what}, *evidence)
-    return found._replace(severity="warning") if narrow else found
+    return found.warning() if narrow else found
 
 
 @register_rule(

@@ -117,6 +117,10 @@ class RuleMatch(NamedTuple):
     advice: str = ""
     lost: float | None = None
 
+    def warning(self) -> "RuleMatch":
+        """Return the match with the severity "warning" where it is less: what a site calls critical stays so."""
+        return self._replace(severity="warning") if self.severity == "info" else self
+
 
 class Unknown(Exception):
     """A condition can't be judged; its text says why."""
