@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_watch import Clock
 
 from gssr.model.analyze import analyze
 from gssr.model.live import following
@@ -21,6 +20,7 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.store.read.follow import Follower, News
 from gssr.store.read.recording import open_recording
 from gssr.store.write import writer
+from tests.fakes.clock import Clock
 from tests.fakes.growing import T0, Growing, Truth
 
 WHOLE = Query(columns=40)

@@ -20,6 +20,7 @@ from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Grid, over_space
 from gssr.report.live.gpu_filter import passing
 from gssr.store.merge import merge
+from tests.fakes.clock import Clock
 from tests.fakes.growing import T0, Growing, Truth
 
 WHOLE = Query(columns=40)
@@ -27,16 +28,6 @@ LAST_MINUTE = Query("flop_active", span=60.0, columns=60)
 COARSE = Query("power_usage", span=400.0, columns=20)
 PAST = Query("sm_active", span=20.0, end=T0 + 40.0, columns=20)
 QUERIES = (WHOLE, LAST_MINUTE, COARSE, PAST)
-
-
-class Clock:
-    """Stands in for ``time`` in the modules that look at the clock."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def monotonic(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_watch import Clock
 from textual.pilot import Pilot
 from textual.widgets import Label
 
@@ -37,6 +36,7 @@ from gssr.tui.job.verdict_cards import MOST_CARDS, VerdictCard
 from gssr.tui.view import View
 from gssr.tui.why.causes import Cause
 from tests.fakes import frames, planted
+from tests.fakes.clock import Clock
 from tests.fakes.growing import commit_all
 from tests.looking import live_screen, until, work
 
