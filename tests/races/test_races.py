@@ -164,6 +164,16 @@ def test_a_run_may_be_replaced_whole_by_one_with_f_that_began_after_it() -> None
     assert verdict(race("-a", "-a", earlier=True), ran(0) | ran(1), recorded(0, 1)).lost
 
 
+def test_a_rank_that_is_started_again_with_f_may_replace_what_is_over_by_then() -> None:
+    """Of the first job the last rank was started again, as a run of its own, when the second job had ended."""
+    ranks = ran(0) | ran(1)
+    ranks[0, 3].append(Attempt(2.0, 3.3, CODES[0][3], (2.1,), (3.1,), ""))
+    held = recorded(0)
+    held.processes.append(("7-0", "run0 again", 3, CODES[0][3]))
+    assert verdict(race("-f", "-f"), ranks, held).replaced == 1
+    assert verdict(race("-f", "-f"), ranks, recorded(0)).replaced == 0
+
+
 def test_runs_that_are_mixed_or_apart_are_noticed() -> None:
     whole = recorded(0, 1)
     both = ran(0) | ran(1)

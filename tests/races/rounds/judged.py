@@ -246,8 +246,16 @@ def _work_of(outcome: Outcome, job: int) -> tuple[float, float]:
     return min(began, default=0.0), max(ended, default=0.0)
 
 
+def _starts_of(race: Race, outcome: Outcome, held: Held, job: int) -> list[float]:
+    """When the runs of a job began: with its first workload, and, where a rank that was started again is a run of its own
+    (a restarted pod adds one), with that of this rank; unix times, s."""
+    runs = {run for label, run, *_ in held.processes if label == race.label(job)}
+    again = [began for rank in range(RANKS) for attempt in outcome.ranks[job, rank][1:] for began in attempt.began]
+    return [_work_of(outcome, job)[0], *(again if len(runs) > 1 else [])]
+
+
 def _replaced(race: Race, outcome: Outcome, held: Held, recorded: Sequence[int]) -> set[int]:
-    """The jobs of which nothing is left because one with ``-f``, whose first workload began after all of theirs had ended,
+    """The jobs of which nothing is left because one with ``-f``, a run of which began after all their workloads had ended,
     took their place, or another one that took the place of that one in turn. Tasks of an array replace none of it."""
     labels = _labels(held) + Counter(label for label, *_ in held.gpus)
     gone = {job for job in recorded if race.label(job) not in labels}
@@ -261,7 +269,13 @@ def _replaced(race: Race, outcome: Outcome, held: Held, recorded: Sequence[int])
             for job in gone - replaced
             if any(
                 other != job
-                and (job == _NO_JOB or (not race.in_array and _work_of(outcome, job)[1] <= _work_of(outcome, other)[0]))
+                and (
+                    job == _NO_JOB
+                    or (
+                        not race.in_array
+                        and any(_work_of(outcome, job)[1] <= start for start in _starts_of(race, outcome, held, other))
+                    )
+                )
                 for other in took
             )
         }
