@@ -11,6 +11,7 @@ A process of its own writes each, so that neither a damaged file nor a filesyste
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -103,15 +104,19 @@ class SamplerProcess:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # closed when we were started
                 stream.flush()
+        # A batch system sends a signal to all processes of a step: none may end the sampler before it ignores them.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self.pid: int | None = os.fork()
+            if self.pid == 0:
+                _become_sampler(plan, inbox, outbox, self._ear)
         except OSError:
             if self._ear is not None:
                 self._ear.close()
                 self._ear.remove()
             raise
-        if self.pid == 0:
-            _become_sampler(plan, inbox, outbox, self._ear)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if self._ear is not None:
             self._ear.close()
         os.close(inbox)

@@ -145,6 +145,21 @@ def test_a_killed_sampler_loses_nothing_that_was_committed_and_the_run_is_lost(t
     assert reader.buckets().vectors[:, 0].sum() == len(samples.time)
 
 
+def test_a_signal_to_all_processes_of_a_step_ends_no_sampler_that_was_just_forked(tmp_path):
+    program = "import os, signal, sys; told = []; own = os.getpid()"
+    program += "\ndef hit():"
+    program += "\n    if os.getppid() == own and not told: os.kill(os.getpid(), signal.SIGUSR1)"
+    program += "\n    told.append(1)"
+    program += "\nos.register_at_fork(after_in_child=hit, after_in_parent=lambda: told.append(1))"
+    program += "\nfrom gssr.__main__ import run; sys.exit(run())"
+    words = ["profile", "--backend", "synthetic:train:4", "-t", "50", "-o", "a.sql", "--", "sleep", "0.3"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, "killed by signal" in done.stderr) == (0, False), done.stderr
+    assert run_of(tmp_path).state == "completed"
+
+
 def test_a_killed_supervisor_leaves_the_workload_and_the_recording_going(tmp_path):
     script = f"{UNTIL_GO}; date +%s.%N > done"
     command = [*GSSR, "profile", "--backend", "synthetic", "-t", "20", "-o", "a.sql", "-w", script]
