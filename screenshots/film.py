@@ -34,10 +34,13 @@ KEYS = ((9.0, ""), (1.5, "2"), (3.0, "s"), (1.5, "3"), (4.0, ""), (1.5, "5"), (4
 """What is pressed (Textual's names; empty: nothing), after so many seconds."""
 NODE, GPUS, HERTZ = "node0000", 8, 2.0
 SLOW_GPU = 5
-GOOD_SECONDS, WORSE_SECONDS = 60.0, 60.0
-"""For so long all GPUs work; then one of them does less and less, down to LEAST_WORK, and the others wait for it."""
-LEAST_WORK, LEAST_OF_OTHERS = 0.25, 0.6
-_ACTIVITY = [name.endswith("_active") or name in ("gpu_utilization", "sm_occupancy") for name in NAMES]
+GOOD_SECONDS, WORSE_SECONDS = 60.0, 45.0
+"""For GOOD_SECONDS all GPUs run at full clocks. In the WORSE_SECONDS after that one of them gets too hot and lowers its clock,
+down to LOWEST_CLOCK of what it was; from then on the others wait for it in each step."""
+LOWEST_CLOCK, HOTTEST_CELSIUS = 0.55, 91.0
+_SW_THERMAL = 0x020  # of clock_event_reasons: the driver lowers the clock to keep the temperature
+_ACTIVITIES = [name.endswith("_active") or name in ("gpu_utilization", "sm_occupancy") for name in NAMES]
+_CLOCK, _TEMPERATURE, _REASONS = (NAMES.index(name) for name in ("sm_clock", "temperature", "clock_event_reasons"))
 
 
 class SlowingJob(threading.Thread):
@@ -70,13 +73,19 @@ class SlowingJob(threading.Thread):
             tick += 1
 
     def _values(self, gpu: int, elapsed: float) -> list[float | None]:
+        values = list(self._backend.sample(elapsed)[gpu][2:])
         worse = min(max((elapsed - GOOD_SECONDS) / WORSE_SECONDS, 0.0), 1.0)
-        work = 1.0 - worse * (1.0 - (LEAST_WORK if gpu == SLOW_GPU else LEAST_OF_OTHERS))
-        values = self._backend.sample(elapsed)[gpu][2:]
-        return [
-            value * work if active and value is not None else value
-            for value, active in zip(values, _ACTIVITY, strict=True)
-        ]
+        clock = 1.0 - worse * (1.0 - LOWEST_CLOCK)
+        if gpu != SLOW_GPU:  # done with its part of a step after this share of the step
+            return [
+                value * clock if active and value is not None else value
+                for value, active in zip(values, _ACTIVITIES, strict=True)
+            ]
+        if worse:
+            values[_CLOCK] = (values[_CLOCK] or 0.0) * clock
+            values[_TEMPERATURE] = max(values[_TEMPERATURE] or 0.0, HOTTEST_CELSIUS * worse)
+            values[_REASONS] = _SW_THERMAL
+        return values
 
 
 async def film(app: LiveScreen) -> list[Picture]:
