@@ -35,8 +35,8 @@ KEYS = ((9.0, ""), (1.5, "2"), (3.0, "s"), (1.5, "3"), (4.0, ""), (1.5, "5"), (4
 NODE, GPUS, HERTZ = "node0000", 8, 2.0
 SLOW_GPU = 5
 GOOD_SECONDS, WORSE_SECONDS = 60.0, 45.0
-"""For GOOD_SECONDS all GPUs run at full clocks. In the WORSE_SECONDS after that one of them gets too hot and lowers its clock,
-down to LOWEST_CLOCK of what it was; from then on the others wait for it in each step."""
+"""For GOOD_SECONDS all GPUs run at full clocks. In the WORSE_SECONDS after that one of them gets too hot and lowers its
+clock, down to LOWEST_CLOCK of what it was; from then on the others wait for it in each step."""
 LOWEST_CLOCK, HOTTEST_CELSIUS = 0.55, 91.0
 _SW_THERMAL = 0x020  # of clock_event_reasons: the driver lowers the clock to keep the temperature
 _ACTIVITIES = [name.endswith("_active") or name in ("gpu_utilization", "sm_occupancy") for name in NAMES]
