@@ -29,15 +29,18 @@ def is_told_whole(verdict: Verdict) -> bool:
     return verdict.severity != "info" or (verdict.lost or 0.0) >= COSTLY
 
 
-def verdict_rows(verdict: Verdict, width: int, whole: bool) -> list[Row]:
-    """Draw one verdict: its mark and title, and if ``whole`` what it rests on and what to do."""
+def verdict_rows(verdict: Verdict, width: int, whole: bool, with_limits: bool = False) -> list[Row]:
+    """Draw one verdict: its mark and title; if ``whole``, the numbers it rests on and what to do as well, and
+    ``with_limits``, whose limits these were held against."""
     mark, role = LOOKS[verdict.severity]
     rows = wrap(clean(verdict.title), width - 3, role="value" if verdict.severity != "info" else "plain")
     rows = [(Span(f"{mark if number == 0 else '':<3}", role), *row) for number, row in enumerate(rows)]
     if not whole:
         return rows
-    numbers = "; ".join(clean(text) for text in texts_of(verdict))
-    rows += wrap(f"{numbers}; {limits_of(clean(verdict.source))}", width, "   ", "   ", "dim")
+    numbers = [clean(text) for text in texts_of(verdict)]
+    if with_limits:
+        numbers.append(limits_of(clean(verdict.source)))
+    rows += wrap("; ".join(numbers), width, "   ", "   ", "dim")
     return rows + advice_rows(verdict, width)
 
 

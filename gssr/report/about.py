@@ -147,7 +147,7 @@ def note_rows(
     shown = verdicts if high else verdicts[:MOST]
     for verdict in shown:
         told = options.verbosity != "low" and (high or is_told_whole(verdict))
-        rows += verdict_rows(verdict, width, told)
+        rows += verdict_rows(verdict, width, told, with_limits=high)
     rest = len(verdicts) - len(shown)
     if rest:
         rows += wrap(f"{count(rest, 'more note')} with -v high", width, "   ", "   ", "dim")
