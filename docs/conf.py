@@ -10,7 +10,7 @@ NAVIGATION = {
     "Commands": (
         "docs/profile", "docs/top", "docs/tui", "docs/analyze", "docs/compare", "docs/fleet", "docs/export", "docs/import",
     ),
-    "Reading in Python": ("docs/python", "docs/gssr"),
+    "Reading in Python": ("docs/python", "docs/gssr", "docs/mcp"),
     "Traces": ("docs/traces",),
     "Sites": ("docs/sites", "docs/security", "packaging/README"),
     "Reference": ("docs/metrics", "docs/verdicts", "docs/recording", "docs/amd"),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 NAMES = (
     "profile", "top", "tui", "analyze", "compare", "fleet", "export", "import", "merge", "mark", "demo", "doctor",
-    "completion",
+    "completion", "mcp",
 )  # fmt: skip
 """The commands, each a module of this folder."""
 

@@ -40,6 +40,7 @@ PACKAGES = (
     Package("aiohttp", "aiohttp>=3.9.5,<4", "web"),
     Package("pyarrow", "pyarrow>=17,<27", "parquet"),
     Package("_otf2", "otf2>=3,<4", "scorep"),
+    Package("mcp", "mcp>=2,<3", "mcp"),
 )
 """Of those that GSSR asks for what a command can't do without. NVIDIA's driver is asked through nvidia-ml-py by the sampler,
 which says so where that is missing; pandas and sqlite-utils are for Python alone."""
@@ -126,6 +127,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "demo": (Use("demo", ("numpy", "plotext")),),
     "doctor": (Use("doctor", ()),),
     "completion": (Use("completion", ("argcomplete",)),),
+    "mcp": (Use("mcp", ("mcp",)),),
 }
 """By command. The first row is of every call; what each further one needs comes on top."""
 COMMANDS_OF_ONE_FILE = tuple(command for command, uses in USES.items() if not uses[0].modules)

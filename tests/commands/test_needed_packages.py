@@ -53,11 +53,12 @@ CALLS: dict[str, list[str] | str] = {
     "demo": ["demo", "-m", "0.5", "--scenario", "idle:1"],
     "doctor": ["doctor"],
     "completion": ["completion", "bash"],
+    "mcp": ["mcp", "."],
 }
 """A call for each use of a command."""
 IMPORTED = "tui"
 """What draws on a terminal: whether it needs no more is asked by importing all its modules, once for all uses that do."""
-NOT_CALLED = ("profile --live", "top", "tui --serve", *(use for use in CALLS if use.endswith("OTF2")))
+NOT_CALLED = ("profile --live", "top", "tui --serve", "mcp", *(use for use in CALLS if use.endswith("OTF2")))
 FORKS = """
 import json, os, sys, tempfile
 import gssr.cli

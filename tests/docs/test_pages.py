@@ -22,6 +22,7 @@ from gssr.commands import (
     fleet,
     import_,
     mark,
+    mcp,
     merge,
     profile,
     top,
@@ -48,11 +49,12 @@ PAGE_OF = {
     "demo": DOCS / "install.md",
     "doctor": DOCS / "install.md",
     "completion": DOCS / "install.md",
+    "mcp": DOCS / "mcp.md",
 }
 COMMANDS = (
     profile.COMMAND, top.COMMAND, tui.COMMAND, analyze.COMMAND, compare.COMMAND, fleet.COMMAND, export.COMMAND,
     import_.COMMAND, mark.COMMAND, merge.COMMAND, demo.COMMAND, doctor.COMMAND,
-    completion.COMMAND,
+    completion.COMMAND, mcp.COMMAND,
 )  # fmt: skip
 OF_OTHERS_IN_RECIPES = {
     "--signal", "-K", "--pty", "--no-python", "--nv", "--bind", "--contain", "--container-mounts", "--gpus", "--volume",
