@@ -50,7 +50,8 @@ OPTIONS = (
             "action": "append",
             "metavar": "CHANGE",
             "help": "exit with 3 when a number differs from the first run's by more than this and more than noise: "
-            "'score < -5 %%', 'duration_s > 10 %%', 'imbalance > 0.02'; may be given several times",
+            "'score < -5 %%', 'duration_s > 10 %%', 'imbalance > 0.02', or the share of a category of the GPU time: "
+            "'idle.copies > 0.05'; may be given several times",
         },
     ),
     Option(("--from",), {"dest": "start", "metavar": "TIME", "help": "of traces: from 1.5 or 250ms after their zeros"}),
@@ -83,11 +84,12 @@ class Condition(NamedTuple):
     worse: str
 
 
-_CHANGE = re.compile(r"\s*(\w+)\s*([<>])\s*([+-]?\d*\.?\d+)\s*(%?)\s*")
+_CHANGE = re.compile(r"\s*([\w.]+)\s*([<>])\s*([+-]?\d*\.?\d+)\s*(%?)\s*")
 
 
 def condition_of(text: str) -> Condition:
     """Parse a condition, ``score < -5 %`` or ``imbalance > 0.02``. Raises ValueError with a sentence."""
+    from gssr.model.breakdown.categories import POSITIONS
     from gssr.model.compare.comparison import BETTER
     from gssr.model.compare.contrast import METRICS
 
@@ -95,7 +97,7 @@ def condition_of(text: str) -> Condition:
     if found is None:
         raise ValueError(f"{text!r} is no change such as 'score < -5 %' or 'imbalance > 0.02'")
     name, sign, number, percent = found.groups()
-    known = dict.fromkeys((*BETTER, *METRICS))
+    known = dict.fromkeys((*BETTER, *METRICS, *POSITIONS))
     if name not in known:
         raise ValueError(f"{name!r} is not compared; there are {', '.join(known)}")
     value, down = float(number) / (100 if percent else 1), sign == "<"
@@ -284,7 +286,7 @@ def _failed(comparisons: "Sequence[Comparison]", below: float | None, conditions
             what = "an unknown score" if score.b is None else f"a score of {score.b:.3f}"
             found.append(f"{letter} has {what}: --fail-below {below:g}")
         for name, sign, limit, option, worse in conditions:
-            change = each.totals.get(name) or each.metrics.get(name)
+            change = each.change_of(name)
             if change is None or change.a is None or change.difference is None or change.noise is None:
                 found.append(f"{letter} can't be compared with A, as {name} or its noise is unknown: {option}")
             elif sign * change.difference > max(limit.allowed(change.a), change.noise, math.ulp(1.0)):
@@ -304,7 +306,7 @@ def _undecided(comparisons: "Sequence[Comparison]", conditions: Sequence[Conditi
     found = []
     for letter, each in zip("BCDEFGHIJKLMNOPQRSTUVWXYZ", comparisons, strict=False):
         for name, _, limit, option, _ in conditions:
-            change = each.totals.get(name) or each.metrics.get(name)
+            change = each.change_of(name)
             if change is None or change.a is None or change.noise is None or change.outcome != "within noise":
                 continue
             if 0 < limit.allowed(change.a) < change.noise:

@@ -70,6 +70,8 @@ def test_worse_is_said_and_by_itself_is_no_failure(folder: Path) -> None:
         (("good.sql", "bad.sql"), ("--fail-if", "score < -0.9", "--fail-if", "duration_s > 10 %"), 0),
         (("bad.sql", "good.sql"), ("--fail-if", "score < 0"), 0),
         (("good.sql", "bad.sql"), ("--fail-if", "flop_active < -5 %"), 3),
+        (("good.sql", "bad.sql"), ("--fail-if", "idle.imbalance > 0.05"), 3),
+        (("bad.sql", "good.sql"), ("--fail-if", "idle.imbalance > 0.05", "--fail-if", "idle.host > 0"), 0),
     ],
 )
 def test_conditions_decide_the_exit_code(

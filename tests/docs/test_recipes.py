@@ -120,6 +120,17 @@ def test_pipelines_fail_when_the_second_run_is_worse(
     assert main(shlex.split(line.replace("after.sql", "before.sql"))[1:]) == 0
 
 
+def test_a_pipeline_fails_on_one_kind_of_loss(tmp_path: Path, requires) -> None:
+    requires("jq", package="jq")
+    _, _, below = (DOCS / "ci.md").read_text(encoding="utf-8").partition("\n## One kind of loss\n")
+    against, alone = re.findall(r"```bash\n(.*?)```", below.partition("\n## ")[0], re.DOTALL)
+    for scenario, name in (("train", "before"), ("imbalanced", "after")):
+        generate(str(tmp_path / f"{name}.sql"), scenario, 4, 0.02, 0.2)
+    codes = [fenced.run([script.replace("after.sql", name)], tmp_path)[0].exit_code
+             for script in (against, alone) for name in ("after.sql", "before.sql")]  # fmt: skip
+    assert codes == [3, 0, 1, 0]
+
+
 def test_the_closing_line_is_what_the_frameworks_look_for() -> None:
     (reframe,) = fenced.blocks(DOCS / "ci.md", "python")
     compile(reframe.text, "saturation.py", "exec")

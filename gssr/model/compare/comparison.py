@@ -114,6 +114,14 @@ class CategoryChange:
         """True if the share changed by more than both errors together, and by enough to be worth a word."""
         return abs(self.change) > max(self.error, LEAST_TOLD)
 
+    @property
+    def figure(self) -> FigureChange:
+        """The same change as that of a number of both runs, by which conditions judge."""
+        outcome: Outcome = "within noise" if not self.is_certain else "higher" if self.change > 0 else "lower"
+        relative = self.change / self.before if self.before else None
+        noise = max(self.error, LEAST_TOLD)
+        return FigureChange(self.category.name, self.before, self.after, self.change, relative, noise, outcome)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -141,6 +149,12 @@ class Comparison:
     def score(self) -> FigureChange:
         """The change of the score."""
         return self.totals["score"]
+
+    def change_of(self, name: str) -> FigureChange | None:
+        """Return the change of a total, of a metric, or of the share of a category of the GPU time ("idle.copies"); None
+        if it is not known of both runs."""
+        shares = (each.figure for each in self.breakdown if each.category.name == name)
+        return self.totals.get(name) or self.metrics.get(name) or next(shares, None)
 
 
 OPTIONS = Options(series=tuple(dict.fromkeys((*METRICS, *SCORE_INPUTS))), bins=_BINS)
