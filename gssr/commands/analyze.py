@@ -89,6 +89,14 @@ OPTIONS = (
         ("--report",),
         {"metavar": "FILE", "help": "write a report into this file: FILE.html, whole in itself, or FILE.pdf"},
     ),
+    Option(
+        ("--for",),
+        {
+            "dest": "purpose",
+            "choices": ("proposal",),
+            "help": "of a report as PDF: proposal is one page for a computing-time proposal, with the scaling of runs",
+        },
+    ),
     Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
     Option(
         ("-mtd", "--show-metadata"), {"action": "store_true", "help": "show everything known of the run and its GPUs"}
@@ -180,6 +188,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail(wrong, USAGE)
     if options.report is not None and not options.report.lower().endswith(REPORT_ENDS):
         return fail(f"--report: {options.report}: name a file that ends in {' or '.join(REPORT_ENDS)}", USAGE)
+    if options.purpose is not None and not (options.report or "").lower().endswith(".pdf"):
+        return fail(f"--for {options.purpose}: is for a report as PDF: add --report FILE.pdf", USAGE)
     try:
         metrics = tuple(metric.name for metric in select(options.metrics)) if options.metrics is not None else None
     except ValueError as error:
@@ -224,7 +234,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         with looking_at(names, together=True) as places:
             reading = _Reading(options, metrics, rules, places, history)
             if options.json:
-                return _put_json(reading, names, options.report)
+                return _put_json(reading, names, options.report, options.purpose)
             for _ in reading.analyses(names):
                 pass
     except RecordingError as error:
@@ -436,7 +446,7 @@ def _wanted(
     )
 
 
-def _put_json(reading: _Reading, names: Sequence[str], report: str | None) -> int:
+def _put_json(reading: _Reading, names: Sequence[str], report: str | None, purpose: str | None) -> int:
     """Analyse the recordings, print the JSON object and write the report if one is asked for; return the exit code.
 
     Nothing is printed before everything was read. Raises ValueError as ``_Reading.analyses``.
@@ -451,7 +461,7 @@ def _put_json(reading: _Reading, names: Sequence[str], report: str | None) -> in
         except OSError as error:
             return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
         if report is not None and reading.shown:
-            code = _report(reading.shown, report)
+            code = _report(reading.shown, report, purpose)
             if code != OK:
                 return code
         if not reading.shown and reading.code != OK:
@@ -474,7 +484,7 @@ def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) 
 def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[str, ...] | None) -> int:
     """Write the report and the pictures that are asked for, and print the page; return the exit code."""
     if options.report is not None:
-        code = _report(shown, options.report)
+        code = _report(shown, options.report, options.purpose)
         if code != OK:
             return code
     from gssr.report.page import Parts
@@ -558,22 +568,29 @@ def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: DrawingC
                 tell(f"{path}: left out, there is nothing to draw: {error}")
 
 
-def _report(shown: Sequence[_Shown], path: str) -> int:
+def _report(shown: Sequence[_Shown], path: str, purpose: str | None) -> int:
     """Write the report, or say why that fails; return the exit code."""
     try:
-        _write_report(shown, path)
+        _write_report(shown, path, purpose)
     except OSError as error:
         return fail(f"{error.filename or path}: can't be written: {error.strerror}", BAD_INPUT)
     return OK
 
 
-def _write_report(shown: Sequence[_Shown], path: str) -> None:
-    """Write the report, PDF or HTML by the end of ``path``, and name it on stderr. Raises OSError."""
+def _write_report(shown: Sequence[_Shown], path: str, purpose: str | None) -> None:
+    """Write the report, PDF or HTML by the end of ``path``, and name it on stderr.
+
+    ``purpose``: "proposal" for the page of that name, None for the whole report. Raises OSError.
+    """
     from gssr.store.output_file import access_of, output_file
 
     reported = [analysis for each in shown for analysis in each.analyses]
     with output_file(path, access_of(each.name for each in shown)) as file:
-        if path.lower().endswith(".pdf"):
+        if purpose == "proposal":
+            from gssr.report.pdf.proposal import proposal_pdf
+
+            proposal_pdf(reported, file)
+        elif path.lower().endswith(".pdf"):
             from gssr.report.pdf.pdf import pdf_report
 
             pdf_report(reported, file)

@@ -69,16 +69,23 @@ def written(analysis: Analysis) -> Sheet:
     _nodes(sheet, analysis)
     _traced(sheet, analysis)
     if analysis.judgement.phases:
-        _table(sheet, "Phases", phase_table(analysis))
+        write_table(sheet, "Phases", phase_table(analysis))
     draw_roofline(sheet, analysis)
     if analysis.gpus:
-        _table(sheet, "All metrics", metric_table(analysis))
+        write_table(sheet, "All metrics", metric_table(analysis))
     _words(sheet, analysis)
     return sheet
 
 
 def _summary(sheet: Sheet, analysis: Analysis) -> None:
-    """Write the numbers that stand out, four in a row, and how the run stands."""
+    """Write the numbers that stand out, and how the run stands."""
+    write_figures(sheet, analysis)
+    sheet.write(f"The score is {CAVEAT}.", DIM)
+    _labelled(sheet, beside_texts(analysis))
+
+
+def write_figures(sheet: Sheet, analysis: Analysis) -> None:
+    """Write the numbers that stand out below a heading, four in a row."""
     wide = (WIDE - 2 * MARGIN) / _FIGURES_A_ROW
     found = figures(analysis)
     abouts = [sheet.lines(figure.about, _ABOUT, wide - 0.25) for figure in found]
@@ -99,8 +106,6 @@ def _summary(sheet: Sheet, analysis: Analysis) -> None:
             for line, text in enumerate(abouts[first + i]):
                 sheet.put(text, _ABOUT, x, top + 0.57 + 0.13 * line)
         sheet.y = top + tall
-    sheet.write(f"The score is {CAVEAT}.", DIM)
-    _labelled(sheet, beside_texts(analysis))
 
 
 def _labelled(sheet: Sheet, told: list[tuple[str, str]]) -> None:
@@ -176,7 +181,7 @@ def _nodes(sheet: Sheet, analysis: Analysis) -> None:
     sheet.y += _GAP
     draw_nodes(sheet, analysis)
     if found is not None:
-        _table(sheet, "", found)
+        write_table(sheet, "", found)
 
 
 def _traced(sheet: Sheet, analysis: Analysis) -> None:
@@ -188,7 +193,7 @@ def _traced(sheet: Sheet, analysis: Analysis) -> None:
     for text in traced_texts(analysis.traces):
         sheet.write(text, SMALL)
     sheet.y += _GAP
-    _table(sheet, "", found)
+    write_table(sheet, "", found)
 
 
 _CELL, _HEAD, _WORD = Font(7.5), Font(7.5, FAINT, bold=True), Font(7.0)
@@ -213,7 +218,7 @@ def _words(sheet: Sheet, analysis: Analysis) -> None:
         sheet.y += 0.02
 
 
-def _table(sheet: Sheet, heading: str, table: ContentTable) -> None:
+def write_table(sheet: Sheet, heading: str, table: ContentTable) -> None:
     """Write a table below ``heading`` ("" for none). The columns share the width by what they hold, in smaller letters
     if need be. On each further page its head is repeated."""
     if heading:

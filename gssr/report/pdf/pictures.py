@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gssr.model.results import Analysis, Series
 from gssr.render.scale import metric_of
 from gssr.report.breakdown import breakdown_remarks
-from gssr.report.breakdown_drawing import breakdown_drawing
+from gssr.report.breakdown_drawing import BreakdownDrawing, breakdown_drawing
 from gssr.report.content import along_time, compared_by, nodes_drawn, uneven_texts
 from gssr.report.page import imbalance_text, time_axis
 from gssr.report.pdf.sheet import BODY, DIM, MARGIN, SMALL, TALL, WIDE, Sheet
@@ -51,12 +51,18 @@ def draw_breakdown(sheet: Sheet, analysis: Analysis) -> None:
     tall = BODY.line + _BAR + legend + _SHARES + _SHARES_AROUND
     sheet.heading("Where does the GPU time go?", tall)
     sheet.write(drawing.headline, BODY)
+    draw_bar_and_legend(sheet, drawing, remarks)
+    draw_shares_over_time(panel_of(sheet, _LEFT, _RIGHT, sheet.y + 0.3, _SHARES), analysis, drawing)
+    sheet.y += _SHARES + _SHARES_AROUND
+
+
+def draw_bar_and_legend(sheet: Sheet, drawing: BreakdownDrawing, remarks: list[str]) -> None:
+    """Draw the bar that adds up to 100 %, and below it its legend and these remarks."""
+    legend = SMALL.line * (legend_lines(drawing) + len(remarks))
     draw_bar(panel_of(sheet, MARGIN, _RIGHT, sheet.y + 0.04, _BAR), drawing)
     sheet.y += _BAR + 0.1
     draw_legend(panel_of(sheet, MARGIN, _RIGHT, sheet.y, legend), drawing, _LEGEND, remarks)
     sheet.y += legend
-    draw_shares_over_time(panel_of(sheet, _LEFT, _RIGHT, sheet.y + 0.3, _SHARES), analysis, drawing)
-    sheet.y += _SHARES + _SHARES_AROUND
 
 
 def draw_along_time(sheet: Sheet, analysis: Analysis) -> None:

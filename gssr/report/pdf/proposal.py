@@ -1,0 +1,108 @@
+"""One A4 page for a computing-time proposal: how well the GPUs were used, where their time went, how runs on more GPUs
+compare, and the energy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from gssr.gpu_vendors import in_its_words
+from gssr.model.compare.scaling import ScalingRow, scaling_rows
+from gssr.model.results import Analysis
+from gssr.render.cells import clean, fit
+from gssr.render.clock import duration
+from gssr.render.scale import UNKNOWN, count, energy, fixed, metric_of, percent
+from gssr.report.breakdown import breakdown_remarks
+from gssr.report.breakdown_drawing import breakdown_drawing
+from gssr.report.content import ContentTable, along_time, facts, title
+from gssr.report.page import drawn
+from gssr.report.pdf.pdf import write_figures, write_table
+from gssr.report.pdf.pictures import draw_bar_and_legend, panel_of
+from gssr.report.pdf.sheet import BODY, DIM, MARGIN, SMALL, WIDE, Font, Sheet, write_pdf
+from gssr.report.png.figure import FAINT, INK
+from gssr.report.png.png import band
+from gssr.score import CAVEAT
+
+MOST_LOSSES, MOST_ROWS, _COMMAND_LINES = 3, 8, 2
+"""What one page has room for beside the rest: losses, runs of a scaling series, lines of the command."""
+_FACTS = ("GPUs", "Started", "Duration", "Samples", "Command")
+_OVER_TIME, _OVER_TIME_AROUND = 1.3, 0.55
+"""Inches: how tall the picture over time is, and what the labels around it take."""
+
+
+def proposal_pdf(analyses: Sequence[Analysis], file: BinaryIO) -> None:
+    """Write the page as a PDF to ``file``; the same analyses give the same bytes. Raises OSError.
+
+    The run on the most GPUs (of several such, the last) stands for what is proposed; the others are for the scaling.
+    """
+    shown = max(enumerate(analyses), key=lambda each: (len(each[1].gpus), each[0]))[1]
+    foot = fit(f"{title(shown)}, {shown.run.run_id}", 80, "…")
+    sheets = ((foot, _written(run, scaling_rows(analyses))) for run in (shown,))  # made in the style of the PDF
+    write_pdf(f"GPU usage: {title(shown)}", sheets, file)
+
+
+@in_its_words
+def _written(analysis: Analysis, rows: Sequence[ScalingRow]) -> Sheet:
+    """Write the page about one run, with a scaling series if there is one."""
+    sheet = Sheet()
+    sheet.write("GPU usage, for a computing-time proposal", Font(9.0, FAINT, bold=True))
+    sheet.write(title(analysis), Font(17.0, INK, bold=True), most=1)
+    sheet.y += 0.06
+    for label, value in facts(analysis):
+        if label in _FACTS:
+            sheet.put(label, DIM, MARGIN, sheet.y)
+            sheet.write(value, SMALL, indent=0.85, most=_COMMAND_LINES)
+    write_figures(sheet, analysis)
+    sheet.write(f"The score is {CAVEAT}.", DIM)
+    _breakdown(sheet, analysis)
+    if drawn(analysis):
+        name, *_ = along_time(analysis)
+        sheet.heading(f"{metric_of(name).label} over time", _OVER_TIME + _OVER_TIME_AROUND)
+        panel = panel_of(sheet, MARGIN + 0.35, WIDE - MARGIN, sheet.y + 0.12, _OVER_TIME)
+        band(panel, analysis, analysis.series[name], legend=False)
+        panel.set_title("")
+        sheet.y += _OVER_TIME + _OVER_TIME_AROUND
+    if rows:
+        _scaling(sheet, rows)
+    return sheet
+
+
+def _breakdown(sheet: Sheet, analysis: Analysis) -> None:
+    """Write where the GPU time went, and the largest losses with what they cost; nothing if it was not accounted for."""
+    drawing, breakdown = breakdown_drawing(analysis), analysis.judgement.breakdown
+    if drawing is None or breakdown is None:
+        return
+    sheet.heading("Where does the GPU time go?", 1.0)
+    sheet.write(drawing.headline, BODY)
+    draw_bar_and_legend(sheet, drawing, breakdown_remarks(breakdown))
+    losses = [verdict for verdict in analysis.judgement.verdicts if verdict.severity != "info"]
+    for verdict in losses[:MOST_LOSSES]:
+        cost = f" (about {float(f'{verdict.gpu_hours:.2g}'):,.10g} GPU-hours)" if verdict.gpu_hours else ""
+        sheet.write(f"•  {clean(verdict.title)}{cost}", SMALL, most=2)
+    if len(losses) > MOST_LOSSES:
+        sheet.write(f"and {count(len(losses) - MOST_LOSSES, 'more')}: see gssr analyze", DIM)
+
+
+def _scaling(sheet: Sheet, rows: Sequence[ScalingRow]) -> None:
+    """Write a table of how runs on different numbers of GPUs compare."""
+    sheet.heading("Scaling", 0.8)
+    cells = [
+        (
+            str(row.n_gpus), str(row.analysis.n_nodes), duration(row.analysis.window.duration),
+            fixed(row.analysis.gpu_hours, 3 if row.analysis.gpu_hours < 10 else 1),
+            energy(row.analysis.energy_j).partition(" (")[0], fixed(row.analysis.score, 3, UNKNOWN),
+            fixed(row.speedup, 2), percent(row.same_work), percent(row.same_work_per_gpu),
+        )
+        for row in rows[:MOST_ROWS]
+    ]  # fmt: skip
+    head = (
+        "GPUs", "nodes", "duration", "GPU-hours", "energy", "score", "speedup", "if same work", "if same work per GPU",
+    )  # fmt: skip
+    write_table(sheet, "", ContentTable(head, tuple(cells), 0))
+    if len(rows) > MOST_ROWS:
+        sheet.write(f"and {count(len(rows) - MOST_ROWS, 'more run')}", DIM)
+    sheet.write(
+        "The last two columns are efficiencies against the run on the fewest GPUs: the first holds if all runs did the same "
+        "work, the second if each GPU had the same work in all of them. Which of the two it was, the recordings do not say.",
+        DIM,
+    )

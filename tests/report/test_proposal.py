@@ -1,0 +1,40 @@
+"""The page for a proposal: one page, whose scaling is that of the runs."""
+
+import subprocess
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from analyses import START, analysis, judged, without_gpus
+
+from gssr.model.compare.scaling import scaling_rows
+from gssr.model.results import Window
+from gssr.report.pdf.proposal import proposal_pdf
+
+
+def lasting(n_gpus: int, seconds: float, state: str = "completed"):
+    return analysis(n_gpus, max(n_gpus // 4, 1), window=Window(START, START + seconds, 0.0, 0.0, True), state=state)
+
+
+def test_runs_are_compared_with_the_one_on_the_fewest_gpus() -> None:
+    runs = [lasting(8, 50.0), lasting(4, 100.0), lasting(16, 50.0), lasting(32, 10.0, "failed"), lasting(4, 200.0)]
+    rows = scaling_rows(runs)
+    assert [(row.n_gpus, row.speedup) for row in rows] == [(4, 1.0), (4, 0.5), (8, 2.0), (16, 2.0)]
+    assert [row.same_work for row in rows] == pytest.approx([1.0, 0.5, 1.0, 0.5])
+    assert [row.same_work_per_gpu for row in rows] == pytest.approx([1.0, 0.5, 2.0, 2.0])
+
+
+def test_runs_on_one_number_of_gpus_say_nothing_of_scaling() -> None:
+    assert scaling_rows([lasting(4, 100.0), lasting(4, 50.0), lasting(8, 5.0, "killed"), without_gpus()]) == ()
+
+
+@pytest.mark.parametrize("runs", [[judged()], [lasting(2**k, 100.0) for k in range(1, 7)] * 3, [without_gpus()]])
+def test_it_is_one_page_with_what_a_reviewer_asks_for(runs, tmp_path: Path, requires) -> None:
+    requires("pdftotext", package="poppler-utils")
+    made = BytesIO()
+    proposal_pdf(runs, made)
+    (tmp_path / "a.pdf").write_bytes(made.getvalue())
+    done = subprocess.run(["pdftotext", "-layout", tmp_path / "a.pdf", "-"], capture_output=True, text=True, check=True)
+    assert done.stdout.count("\f") == 1  # one page
+    assert "indicative only" in done.stdout and "Score" in done.stdout
+    assert ("Scaling" in done.stdout) == (len(runs) > 1)
