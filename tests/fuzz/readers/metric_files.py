@@ -8,7 +8,14 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from gssr.foreign import gssr_record, prometheus_range, prometheus_text, published_json, published_sqlite
+from gssr.foreign import (
+    gssr_record,
+    prometheus_range,
+    prometheus_runs,
+    prometheus_text,
+    published_json,
+    published_sqlite,
+)
 from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints
 from gssr.prometheus import labels
 from gssr.store.format.limits import LEAST_BYTES
@@ -60,6 +67,29 @@ def _text(_: Path, data: bytes) -> None:
     with suppress(ForeignError):
         source = ByteSource("x", iter([data[:cut], b"", data[cut:]]), _START)
         check(prometheus_text.read(source, ImportHints(interval=1.0)), data)
+
+
+def _drawn_runs(rng: random.Random) -> bytes:
+    lines = ["# TYPE gssr_run info"]
+    n_runs, n_gpus = rng.randrange(1, 4), rng.randrange(1, 3)
+    for run in range(n_runs):
+        for gpu in range(n_gpus):
+            about = labels({"node": "n1", "gpu": gpu, "run": f"r{run}", "command": "python 'x y'"})
+            lines += [f"gssr_run_info{about} 1 {_START + 20 * run + end}" for end in (0, 10)]
+    for name in rng.sample(("gssr_sm_active_ratio", "gssr_power_usage_watts", "gssr_sm_clock_hertz"), 2):
+        lines.append(f"# TYPE {name} gauge")
+        for gpu in range(n_gpus):
+            about = labels({"node": "n1", "gpu": gpu})
+            lines += [f"{name}{about} {rng.randrange(99) / 4} {_START + tick}" for tick in range(0, 20 * n_runs, 5)]
+    return "\n".join([*lines, "# EOF", ""]).encode()
+
+
+def _runs(_: Path, data: bytes) -> None:
+    cut = len(data) // 3
+    with suppress(ForeignError):
+        source = ByteSource("x", iter([data[:cut], data[cut:]]), _START)
+        for series in prometheus_runs.read(source, ImportHints(interval=1.0)):
+            check(series, data)
 
 
 def _drawn_range(rng: random.Random) -> bytes:
@@ -126,6 +156,7 @@ def _database(folder: Path, data: bytes) -> None:
 
 READERS = (
     Parser("prometheus-text", _worse(_drawn_text), _text),
+    Parser("prometheus-runs", _worse(_drawn_runs), _runs),
     Parser("prometheus-range", _worse(_drawn_range), _file(prometheus_range.read, "x.json")),
     Parser("published-json", _worse(_drawn_published), _file(published_json.read, "x.json")),
     Parser("published-sqlite", lambda rng: damage(_EXPORT.read_bytes(), rng), _database),
