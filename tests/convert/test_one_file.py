@@ -335,6 +335,8 @@ def test_into_a_pipe_it_is_all_there_and_nothing_else(recording: Path, text: Pat
     environ = os.environ | {"PYTHONPATH": os.getcwd()}
     done = subprocess.run(words, capture_output=True, check=True, cwd=tmp_path, env=environ)
     assert done.stdout == text.read_bytes() and not done.stderr and not os.listdir(tmp_path)
-    with (tmp_path / "file").open("wb") as file:
+    with (tmp_path / "file").open("wb") as file:  # a job's log: what is in it stays, and more follows
+        subprocess.run(["echo", "before"], stdout=file, check=True)
         subprocess.run(words, stdout=file, check=True, cwd=tmp_path, env=environ)
-    assert (tmp_path / "file").read_bytes() == text.read_bytes()
+        subprocess.run(["echo", "after"], stdout=file, check=True)
+    assert (tmp_path / "file").read_bytes() == b"before\n" + text.read_bytes() + b"after\n"
