@@ -33,6 +33,8 @@ WHOLE = {
     "gssr-0.x database": "published_sqlite",
     "gssr-record": "gssr_record",
     "prometheus-range": "prometheus_range",
+    "jobstats": "jobstats",
+    "jobreport": "jobreport",
 }
 """Kinds of which several files make a series; ``read(paths, told)`` reads them all."""
 LONGEST_LINE = 16 << 20
