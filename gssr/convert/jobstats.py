@@ -1,8 +1,8 @@
-"""A job as the summary that Princeton's jobstats keeps in Slurm's database, as the job's AdminComment: ``JS1:`` and base64 of
-gzip of JSON. Its layout is that of jobstats 1.0; what reads it: gssr/foreign/jobstats.py.
+"""A job as the summary that Princeton's jobstats keeps in Slurm's database, as the job's AdminComment: ``JS1:`` and base64
+of gzip of JSON. Its layout is that of jobstats 1.0; what reads it: gssr/foreign/jobstats.py.
 
-jobstats takes its numbers from a job's cgroup and from the GPUs' exporter; here they are those of the recording, and what that
-does not know is left out.
+jobstats takes its numbers from a job's cgroup and from the GPUs' exporter; here they are those of the recording, and what
+that does not know is left out.
 """
 
 import base64

@@ -1,6 +1,8 @@
 """Hostile files of metrics that other tools leave of ranks, or that Prometheus gives: each is refused in a sentence, or
 comes to rows whose values stand in it."""
 
+import base64
+import gzip
 import json
 import random
 from collections.abc import Callable
@@ -10,6 +12,8 @@ from pathlib import Path
 
 from gssr.foreign import (
     gssr_record,
+    jobreport,
+    jobstats,
     prometheus_range,
     prometheus_runs,
     prometheus_text,
@@ -142,6 +146,41 @@ def _file(read: Callable[[list[str], ImportHints], list[ForeignSeries]], name: s
     return parse
 
 
+def _drawn_summary(rng: random.Random) -> bytes:
+    nodes = {
+        f"n{node}": {
+            "cpus": 4,
+            "gpu_utilization": {str(gpu): rng.randrange(1000) / 10 for gpu in range(rng.randrange(3))},
+        }
+        for node in range(rng.randrange(1, 3))
+    }
+    text = json.dumps({"nodes": nodes, "gpus": 1, "total_time": rng.randrange(1, 99)}).encode()
+    if rng.random() < 0.5:
+        return text
+    packed = b"JS1:" + base64.b64encode(gzip.compress(text))
+    return packed if rng.random() < 0.5 else b"JobIDRaw|Start|End|AdminComment\n1|2|Unknown|" + packed + b"\n"
+
+
+def _drawn_report(rng: random.Random) -> bytes:
+    rows = [f"1,0,anna,{rng.randrange(9)}.5,n1,{gpu},1700000000000000,1700000060000000,{rng.randrange(99)},5"
+            for gpu in range(rng.randrange(4))]  # fmt: skip
+    head = "jobId,stepId,username,powerUsageAvg,host,gpuId,startTime,endTime,smUtilizationAvg,maxAllocatedMemory"
+    return "\n".join([head, *rows, ""]).encode()
+
+
+def _means(read: Callable[[list[str], ImportHints], list[ForeignSeries]]) -> Callable[[Path, bytes], None]:
+    """A GPU has one row, of its means."""
+
+    def parse(folder: Path, data: bytes) -> None:
+        (folder / "x.txt").write_bytes(data)
+        with suppress(ForeignError):
+            for series in read([str(folder / "x.txt")], ImportHints(start=_START)):
+                if sum(len(piece.time) for piece in series.pieces) > len(series.gpus):
+                    raise AssertionError("more rows than GPUs")
+
+    return parse
+
+
 _EXPORT = Path(__file__).parents[2] / "golden" / "foreign" / "gssr-0.4.0" / "export.sql"
 
 
@@ -160,5 +199,7 @@ READERS = (
     Parser("prometheus-range", _worse(_drawn_range), _file(prometheus_range.read, "x.json")),
     Parser("published-json", _worse(_drawn_published), _file(published_json.read, "x.json")),
     Parser("published-sqlite", lambda rng: damage(_EXPORT.read_bytes(), rng), _database),
+    Parser("jobstats", _worse(_drawn_summary), _means(jobstats.read)),
+    Parser("jobreport", _worse(_drawn_report), _means(jobreport.read)),
     Parser("gssr-record", _worse(_drawn_record), _file(gssr_record.read, "proc_0.csv")),
 )
