@@ -155,13 +155,11 @@ def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:
     Many short gaps are as long together in every bin; few long ones are not. If a bin of ``width`` s holds n gaps that are
     about equally likely at any time, their sum varies by 1/sqrt(n) of itself, so the usual length of one is the bin's
     length times the variance over the mean. It is taken from the bins that idle least, so that other waits, which come on
-    top, do not count. Of a GPU with one bin nothing is known of how they vary. ``inside``: the cells in which kernels
-    run.
+    top, do not count. ``inside``: the cells in which kernels run.
     """
     low, usual = known_percentiles(np.where(inside, idle, np.nan).T, [share / 100 for share in _LOW_PERCENTILES])
     spread = (usual - low) / _APART
-    several = inside.sum(axis=1) > 1
-    are_short = several & (width * np.maximum(spread**2 - COUNTER_NOISE**2, 0.0) <= LONGEST_GAP * usual)
+    are_short = width * np.maximum(spread**2 - COUNTER_NOISE**2, 0.0) <= LONGEST_GAP * usual
     most = np.where(are_short, usual + 3 * np.maximum(spread, COUNTER_NOISE), 0.0)
     return np.where(inside, most[:, None], 0.0)
 
