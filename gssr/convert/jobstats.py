@@ -75,7 +75,7 @@ def job_summary(runs: Sequence[RunReader], environ: Mapping[str, str]) -> dict[s
     """Compute the entries of a job's nodes, by node: what is unknown has no entry, and neither has a node of which
     nothing is known."""
     nodes: dict[str, dict[str, Any]] = {}
-    for (node, index), gpu in sorted(_gpu_means(runs).items()):
+    for (node, index), gpu in sorted(_sums_by_gpu(runs).items()):
         own = nodes.setdefault(node, {})
         if gpu.busy is not None:
             own.setdefault("gpu_utilization", {})[str(index)] = round(100 * gpu.busy, 1)
@@ -98,9 +98,9 @@ def job_summary(runs: Sequence[RunReader], environ: Mapping[str, str]) -> dict[s
     return {node: own for node, own in nodes.items() if own}
 
 
-def _gpu_means(runs: Sequence[RunReader]) -> dict[tuple[str, int], "_GpuMeans"]:
+def _sums_by_gpu(runs: Sequence[RunReader]) -> dict[tuple[str, int], "_GpuSums"]:
     """Add up what each GPU did, by node and index. MIG instances are left out: jobstats knows a GPU by its index alone."""
-    found: dict[tuple[str, int], _GpuMeans] = {}
+    found: dict[tuple[str, int], _GpuSums] = {}
     for reader in runs:
         names = [name for name in (*_BUSY, "memory_used") if name in reader.metrics]
         for buckets in totals(reader, names, None, ALL_TIME, math.inf):
@@ -108,7 +108,7 @@ def _gpu_means(runs: Sequence[RunReader]) -> dict[tuple[str, int], "_GpuMeans"]:
                 gpu = reader.gpus[position]
                 if gpu.node is None or gpu.device_index is None or gpu.mig:
                     continue
-                own = found.setdefault((gpu.node, gpu.device_index), _GpuMeans({}, {}))
+                own = found.setdefault((gpu.node, gpu.device_index), _GpuSums({}, {}))
                 own.memory_total = own.memory_total or gpu.memory_total
                 for block in buckets.layout.blocks:
                     fields = dict(zip(FIELDS[block.metric.kind], vector[block.start :].tolist(), strict=False))
@@ -117,7 +117,7 @@ def _gpu_means(runs: Sequence[RunReader]) -> dict[tuple[str, int], "_GpuMeans"]:
 
 
 @dataclass
-class _GpuMeans:
+class _GpuSums:
     """What the runs of a job add up to on one GPU. ``seconds``: by metric, the time of its samples; ``totals``: their sum
     times that between two of them; ``most_memory`` and ``memory_total`` in bytes, None if unknown."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from gssr.foreign.series import ForeignGpu, ForeignSeries, Note, SeriesPiece, in_order
 
 
-class GpuMeans(NamedTuple):
+class MeansOfGpu(NamedTuple):
     """What was kept of one GPU. ``start``, ``end``: the time that the means are of, unix s; ``values``: means by metric,
     in the catalogue's units, without those that are unknown; ``most_memory``: the most device memory in use, bytes,
     None if unknown."""
@@ -21,7 +21,7 @@ class GpuMeans(NamedTuple):
     most_memory: float | None = None
 
 
-def series_of(kind: str, gpus: Sequence[GpuMeans], notes: Sequence[str], tool: str) -> ForeignSeries:
+def series_of(kind: str, gpus: Sequence[MeansOfGpu], notes: Sequence[str], tool: str) -> ForeignSeries:
     """Make one run of the means of its GPUs, of which there is at least one. ``tool`` is what notes call the tool that
     kept them; ``notes`` are further sentences."""
     start, end = min(each.start for each in gpus), max(each.end for each in gpus)

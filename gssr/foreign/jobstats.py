@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gssr.foreign.job_means import GpuMeans, series_of
+from gssr.foreign.job_means import MeansOfGpu, series_of
 from gssr.foreign.json_file import contents, decode, number, text_or_none, whole
 from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, plain
 from gssr.store.format.limits import MOST_GPUS, MOST_RUNS
@@ -183,7 +183,7 @@ def _run(job: _Job, path: str, told: ImportHints) -> ForeignSeries | None:
         start = (end or 0.0) - seconds
     end = start + seconds if end is None or end <= start else end
     gpus = [
-        GpuMeans(gpu, start, end, values, most)
+        MeansOfGpu(gpu, start, end, values, most)
         for node, about in nodes.items()
         if isinstance(about, dict)
         for gpu, values, most in _gpus_of(str(text_or_none(node) or "?"), about)
