@@ -25,9 +25,11 @@ def series_of(kind: str, gpus: Sequence[MeansOfGpu], notes: Sequence[str], tool:
     """Make one run of the means of its GPUs, of which there is at least one. ``tool`` is what notes call the tool that
     kept them; ``notes`` are further sentences."""
     start, end = min(each.start for each in gpus), max(each.end for each in gpus)
-    seconds = max(each.end - each.start for each in gpus)
+    lengths = [each.end - each.start for each in gpus]
+    seconds = max(lengths)
+    up_to = "" if min(lengths) == seconds else "up to "
     said = [
-        f"{tool} keeps no samples: the one sample of each GPU is the mean over {_duration(seconds)}, so nothing is known "
+        f"{tool} keeps no samples: the one sample of each GPU is the mean over {up_to}{seconds:,.0f} s, so nothing is known "
         "of when a GPU was busy"
     ]
     used = [(each.most_memory, each.gpu) for each in gpus if each.most_memory is not None]
@@ -46,7 +48,3 @@ def series_of(kind: str, gpus: Sequence[MeansOfGpu], notes: Sequence[str], tool:
         kind, in_order(pieces), [each.gpu for each in gpus], [Note(text) for text in (*said, *notes)],
         sampling_seconds=max(seconds, 0.001), started_at=start, ended_at=end,
     )  # fmt: skip
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:,.0f} s"
