@@ -12,7 +12,7 @@ NAVIGATION = {
     ),
     "Reading in Python": ("docs/python", "docs/gssr", "docs/mcp"),
     "Traces": ("docs/traces",),
-    "Sites": ("docs/sites", "docs/security", "packaging/README"),
+    "Sites": ("docs/sites", "docs/dashboards", "docs/security", "packaging/README"),
     "Reference": ("docs/metrics", "docs/verdicts", "docs/recording", "docs/amd"),
     "Inside": ("docs/architecture", "docs/reliability", "CONTRIBUTING", "RELEASING", "benchmarks/README", "CHANGELOG"),
 }  # fmt: skip

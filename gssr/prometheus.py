@@ -17,30 +17,32 @@ _UNITS = {
 }
 """What the catalogue's units are there, and by what to multiply; source: OpenMetrics 1.0, units and base units."""
 
-_ESCAPES = dict.fromkeys((*range(32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}") | {
+REPLACED = "\N{REPLACEMENT CHARACTER}"
+"""Stands for each control character of a label."""
+_ESCAPES = dict.fromkeys((*range(32), *range(127, 160)), REPLACED) | {
     ord("\\"): r"\\",
     ord('"'): r"\"",
     ord("\n"): r"\n",
 }
 """Control characters end a line, or a text, for some readers."""
-_LONGEST = 256
+LONGEST_LABEL = 256
 """Characters of a label, which stands in every line: no name of a host is longer."""
 
 
 class Family(NamedTuple):
     """A metric as Prometheus and OpenMetrics know it. ``name``: with the base unit; ``unit``: the base unit, "" for
-    bits; ``factor``: a value of the catalogue times this is in the base unit."""
+    bits and for info; ``factor``: a value of the catalogue times this is in the base unit."""
 
     name: str
     unit: str
-    type: Literal["gauge", "counter"]
+    type: Literal["gauge", "counter", "info"]
     help: str
     factor: float
 
     @property
     def sample(self) -> str:
         """The name with which a sample's line begins."""
-        return f"{self.name}_total" if self.type == "counter" else self.name
+        return self.name + {"gauge": "", "counter": "_total", "info": "_info"}[self.type]
 
 
 def _family(metric: Metric) -> Family:
@@ -52,11 +54,19 @@ def _family(metric: Metric) -> Family:
 
 FAMILIES: dict[str, Family] = {metric.name: _family(metric) for metric in METRICS}
 """Of every stored metric, by its name in the catalogue."""
+RUN_INFO = Family("gssr_run", "", "info", "The run or job that has this GPU; always 1.", 1.0)
+"""What is known of the run on a GPU, as labels beside those of the GPU (GPU_LABELS). Series of metrics carry no name of a
+run, so that a server keeps as many series as there are GPUs and metrics, however many runs there were."""
+GPU_LABELS = ("node", "gpu", "uuid", "mig", "overlap")
+"""Labels by which a series of a metric and one of RUN_INFO are about the same GPU. ``overlap`` is there only where
+recordings overlap in time on one GPU: 1 for the second of them, and so on."""
 
 
 def labels(values: Mapping[str, object]) -> str:
     """Write labels as ``{name="value",...}``. Labels that are None are left out, long values are cut to 256 characters."""
     written = (
-        f'{name}="{str(value)[:_LONGEST].translate(_ESCAPES)}"' for name, value in values.items() if value is not None
+        f'{name}="{str(value)[:LONGEST_LABEL].translate(_ESCAPES)}"'
+        for name, value in values.items()
+        if value is not None
     )
     return "{" + ",".join(written) + "}"

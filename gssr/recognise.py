@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TRACES = ("kineto", "chrome", "nsys", "rocpd", "cube", "otf2")
 FOREIGN = (
     "dcgmi-dmon", "nvidia-smi-dmon", "nvidia-smi-query", "prometheus", "prometheus-range", "gssr-0.x", "gssr-record",
-    "kempnerpulse",
+    "kempnerpulse", "jobstats", "jobreport",
 )  # fmt: skip
 """Metric files of other tools: gssr.foreign."""
 DAMAGED = "damaged"
@@ -77,10 +77,6 @@ def _unread(what: str) -> str:
     return f"is {what}, which this version can't read"
 
 
-_JOBSTATS = (
-    "jobstats",
-    "is a summary of jobstats: it holds means alone, and no samples that a recording could be made of",
-)
 _UNPACK = "is packed with {}: unpack it first"
 _MAGICS = (
     (b"version https://git-lfs", "", "is a pointer of Git LFS, not the file itself: fetch it with git lfs pull"),
@@ -90,7 +86,7 @@ _MAGICS = (
     (b"\xfd7zXZ\0", "", _UNPACK.format("xz")),
     (b"BZh", "", _UNPACK.format("bzip2")),
     (_GZIP, "", "is packed with gzip twice: unpack it first"),
-    (b"JS1:", *_JOBSTATS),
+    (b"JS1:", "jobstats", ""),
     (b"\3BOTF2", "otf2", ""),
     (b"\3LOTF2", "otf2", ""),
 )
@@ -112,6 +108,8 @@ _TEXTS = (
     (re.compile(rb"(?:[^\n]{0,2000}\n){0,50}?(?:[^\n#]{1,40}\s)?#\s*(?:Date\s+)?(?:Time\s+)?gpu\s"), "nvidia-smi-dmon"),
     (re.compile(rb"timestamp,gpuId,DCGM_FI_"), "gssr-record"),
     (re.compile(rb"timestamp,gpu_id,[^\n]*_pct\b"), "kempnerpulse"),
+    (re.compile(rb"jobId,stepId,username,[^\n]*\bgpuId,"), "jobreport"),
+    (re.compile(rb"(?:[A-Za-z]{2,30}[|,;\t]){0,60}AdminComment(?:[|,;\t][A-Za-z]{2,30}){0,60}[|,]?\r?\n"), "jobstats"),
     (re.compile(_NAMES), "nvidia-smi-query"),
     (re.compile(rb"(?:[^\n]{0,2000}\n){1,50}?timestamp,\s?" + _NAMES), "nvidia-smi-query"),
     (re.compile(rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, "), "nvidia-smi-query"),
@@ -146,7 +144,8 @@ _JSONS = (
     ),
     (
         re.compile(rb'\{\s*(?:"gpus"|"total_time"|"nodes"\s*:\s*\{\s*"[^"]*"\s*:\s*\{\s*"(?:cpus|total_time)")'),
-        *_JOBSTATS,
+        "jobstats",
+        "",
     ),
 )
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gssr.store.read.recording import RunReader
     from gssr.traces.timeline import Timeline
 
-FORMATS = ("parquet", "csv", "json", "openmetrics", "perfetto")
-ONE_FILE = {"openmetrics": ".txt", "perfetto": ".json"}
+FORMATS = ("parquet", "csv", "json", "openmetrics", "perfetto", "jobstats")
+ONE_FILE = {"openmetrics": ".txt", "perfetto": ".json", "jobstats": ".js1"}
 """Formats of which all runs make one file, and how its name ends; the others make a folder."""
 FOLDER = "gssr_export"
 
@@ -37,7 +37,7 @@ OPTIONS = (
         ("-o", "--output"),
         {
             "metavar": "DIR|FILE",
-            "help": f"where to (default: {FOLDER}, {FOLDER}.txt, {FOLDER}.json); - is stdout, for one file; packed where "
+            "help": f"where to (default: {FOLDER}, {FOLDER}.txt, .json or .js1); - is stdout, for one file; packed where "
             "a file's name ends in .gz",
         },
     ),
@@ -232,6 +232,12 @@ def _write(runs: "Mapping[RunReader, str]", options: argparse.Namespace, access:
                 perfetto.write([*runs], stream, points, bar.show, lambda run: _intervals(run, runs[run]))
             else:
                 perfetto.write([*runs], stream, points, bar.show)
+        elif options.format == "jobstats":
+            from gssr.convert import jobstats
+
+            unknown = jobstats.write([*runs], stream, os.environ)
+            if unknown:
+                tell(f"not known of every node, and left out: {', '.join(unknown)}; jobstats may not print the summary")
         else:
             from gssr.convert import openmetrics
 

@@ -1,78 +1,193 @@
 """Samples as OpenMetrics text, which Prometheus takes in as its own history. Each metric of all runs stands together, GPU
-after GPU, each in the order of time, as the format asks for: the recordings are gone through once for every metric."""
+after GPU, each in the order of time, as the format asks for: the recordings are gone through once for every metric.
 
+A series is known by its GPU, not by its run: which run had the GPU, and when, is an info metric of its own at the head of
+the file (gssr.prometheus.RUN_INFO), by which gssr/foreign/prometheus_runs.py parts the runs again.
+"""
+
+import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Ints
+from gssr.arrays import Floats, Ints
 from gssr.metrics import METRICS
-from gssr.prometheus import FAMILIES, Family, labels
+from gssr.prometheus import FAMILIES, GPU_LABELS, RUN_INFO, Family, labels
 from gssr.store.disk import sizes
-from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window
 
 ROWS = 1_000_000
 """Of one metric about so many are read at a time: 100 MB."""
+INFO_SECONDS = 60.0
+"""Between two values of RUN_INFO: Prometheus looks back for 5 min, or for less where somebody has set it so."""
+_MOST_INFO = 100_000
+"""Values of RUN_INFO of a GPU of a run, however long that says it is: 69 days' at INFO_SECONDS."""
 _LEAST_ROW = 30
 """Bytes that a row takes in a file at least: the numbers of rows may lie far apart, and say nothing."""
 _LINES = 20_000
 
 
+class _Part(NamedTuple):
+    """A GPU of a run: ``position`` in the reader's GPUs, ``rows`` it has about, and times of the run's first and last
+    sample, unix s."""
+
+    reader: RunReader
+    position: int
+    rows: float
+    first: float
+    last: float
+
+
+class _GpuSeries(NamedTuple):
+    """All that is known of one GPU. ``labels`` as a mapping, None for what is unknown; ``parts`` of runs that follow each
+    other in time."""
+
+    labels: dict[str, object]
+    parts: list[_Part]
+
+    @property
+    def rows(self) -> float:
+        """Rows of all parts, about."""
+        return sum(part.rows for part in self.parts)
+
+
 def write(runs: Sequence[RunReader], stream: BinaryIO, progress: Callable[[float], None] = lambda _: None) -> None:
-    """Write all samples of all runs as OpenMetrics text, metric by metric. ``progress`` is called with the share that
-    is done, 0-1. Raises OSError and RecordingError."""
+    """Write which run had which GPU and all samples of all runs as OpenMetrics text, metric by metric. ``progress`` is
+    called with the share that is done, 0-1. Raises OSError and RecordingError."""
+    every = _gpu_series(runs)
+    _write_family(RUN_INFO, _info_lines(every), stream)
     for number, metric in enumerate(METRICS):
-        family, is_begun = FAMILIES[metric.name], False
-        for reader in runs:
-            for text in _lines(reader, metric.name, family) if metric.name in reader.metrics else ():
-                if not is_begun:
-                    unit = f"# UNIT {family.name} {family.unit}\n" if family.unit else ""
-                    head = f"# TYPE {family.name} {family.type}\n{unit}# HELP {family.name} {family.help}\n"
-                    stream.write(head.encode())
-                is_begun = True
-                stream.write(text.encode("utf-8", "backslashreplace"))
+        _write_family(FAMILIES[metric.name], _lines(every, metric.name), stream)
         progress((number + 1) / len(METRICS))
     stream.write(b"# EOF\n")
 
 
-def _lines(reader: RunReader, name: str, family: Family) -> Iterator[str]:
-    """Yield the lines of one metric of a run, some thousand at a time. Samples without a value are left out."""
-    for samples in _pieces(reader, name):
-        known = np.isfinite(samples.values[name])
-        gpu, time, values = samples.gpu[known], samples.time[known], samples.values[name][known] * family.factor
-        order = np.lexsort((time, gpu))
-        for own in np.split(order, np.flatnonzero(np.diff(gpu[order])) + 1):
-            if not len(own):
-                continue
-            begin = family.sample + _labels(reader, int(gpu[own[0]]))
-            for first in range(0, len(own), _LINES):
-                at = own[first : first + _LINES]
-                pairs = zip(values[at].tolist(), time[at].tolist(), strict=True)
-                yield "".join([f"{begin} {value!r} {when!r}\n" for value, when in pairs])
+def _write_family(family: Family, texts: Iterator[str], stream: BinaryIO) -> None:
+    """Write a metric's head and its lines; nothing at all if there are no lines."""
+    is_begun = False
+    for text in texts:
+        if not is_begun:
+            unit = f"# UNIT {family.name} {family.unit}\n" if family.unit else ""
+            stream.write(f"# TYPE {family.name} {family.type}\n{unit}# HELP {family.name} {family.help}\n".encode())
+        is_begun = True
+        stream.write(text.encode("utf-8", "backslashreplace"))
 
 
-def _pieces(reader: RunReader, name: str) -> Iterator[Samples]:
-    """Yield the samples of one metric of a run, each GPU's in ascending time: of as many GPUs at once as there is room
-    for, or of one GPU in several pieces of time."""
-    room = sum(sum(sizes(path)) for path, *_ in reader.tails) / _LEAST_ROW
-    n_gpus, of_one = len(reader.gpus), min(reader.n_rows, room) / max(len(reader.gpus), 1)
-    at_once = max(1, int(ROWS / max(of_one, 1)))
-    for first in range(0, n_gpus, at_once):
-        gpus: Ints | None = np.arange(first, min(first + at_once, n_gpus)) if at_once < n_gpus else None
-        for window in _windows(reader, of_one if at_once == 1 else 0):
-            yield reader.samples([name], gpus, window)
+def _gpu_series(runs: Sequence[RunReader]) -> list[_GpuSeries]:
+    """Gather the GPUs of all runs. Runs that had one GPU one after the other are one series; where they overlap in time,
+    each further one gets a series of its own, with the label ``overlap``. GPUs of runs without samples are left out."""
+    by_gpu: dict[tuple[object, ...], list[_Part]] = {}
+    for reader in runs:
+        first, last = reader.first_time, reader.last_time
+        if first is None or last is None:
+            continue
+        room = sum(sum(sizes(path)) for path, *_ in reader.tails) / _LEAST_ROW
+        rows = min(reader.n_rows, room) / max(len(reader.gpus), 1)
+        for position, gpu in enumerate(reader.gpus):
+            own = (gpu.node, gpu.device_index, gpu.uuid, gpu.mig)
+            by_gpu.setdefault(own, []).append(_Part(reader, position, rows, first, last))
+    found: list[_GpuSeries] = []
+    for key, parts in by_gpu.items():
+        tracks: list[list[_Part]] = []
+        for part in sorted(parts, key=lambda part: part.first):
+            track = next((track for track in tracks if track[-1].last < part.first), None)
+            if track is None:
+                tracks.append(track := [])
+            track.append(part)
+        found += [
+            _GpuSeries(dict(zip(GPU_LABELS, (*key, number or None), strict=True)), track)
+            for number, track in enumerate(tracks)
+        ]
+    return found
 
 
-def _windows(reader: RunReader, rows: float) -> Sequence[Window]:
-    n = int(rows / ROWS) + 1
-    first, last = reader.first_time, reader.last_time
-    return ALL_TIME.at(np.linspace(first, last, n + 1)[1:-1].tolist()) if first and last and n > 1 else [ALL_TIME]
+def _info_lines(every: Sequence[_GpuSeries]) -> Iterator[str]:
+    """Yield the lines of RUN_INFO: of each GPU and run, from the run's first sample to its last, INFO_SECONDS apart."""
+    for series in every:
+        for part in series.parts:
+            run, gpu = part.reader.run, part.reader.gpus[part.position]
+            about = {
+                "run": run.run_id, "job_id": run.job_id, "step_id": run.step_id, "cluster": run.cluster,
+                "user": run.user, "label": run.label, "command": shlex.join(run.command) or None, "rank": gpu.rank,
+                "model": gpu.name,
+            }  # fmt: skip
+            begin = RUN_INFO.sample + labels(series.labels | about)
+            n = min(int((part.last - part.first) / INFO_SECONDS), _MOST_INFO)
+            step = max(INFO_SECONDS, (part.last - part.first) / _MOST_INFO)
+            times = [part.first + step * number for number in range(n + 1)]
+            times = [time for time in times if time < part.last]
+            yield "".join(f"{begin} 1 {time!r}\n" for time in [*times, part.last])
 
 
-def _labels(reader: RunReader, position: int) -> str:
-    gpu = reader.gpus[position]
-    run = {"run": reader.run.run_id, "node": gpu.node}
-    return labels(run | {"gpu": gpu.device_index, "uuid": gpu.uuid, "mig": gpu.mig, "rank": gpu.rank})
+def _lines(every: Sequence[_GpuSeries], name: str) -> Iterator[str]:
+    """Yield the lines of one metric, some thousand at a time. Samples without a value are left out."""
+    family = FAMILIES[name]
+    known = [
+        series._replace(parts=parts)
+        for series in every
+        if (parts := [part for part in series.parts if name in part.reader.metrics])
+    ]
+    for batch in _batches(known):
+        if len(batch) == 1 and batch[0].rows > ROWS:
+            begin = family.sample + labels(batch[0].labels)
+            for part in batch[0].parts:
+                for window in _windows(part):
+                    samples = part.reader.samples([name], np.array([part.position]), window)
+                    yield from _text(begin, samples.time, samples.values[name] * family.factor)
+            continue
+        held = _held(batch, name)
+        for series in batch:
+            begin = family.sample + labels(series.labels)
+            for part in series.parts:
+                time, values = held.get((id(part.reader), part.position), (np.empty(0), np.empty(0)))
+                yield from _text(begin, time, values * family.factor)
+
+
+def _text(begin: str, time: Floats, values: Floats) -> Iterator[str]:
+    """Yield the lines of one GPU of one run in the order of time; none where a value is unknown."""
+    known = np.flatnonzero(np.isfinite(values))
+    order = known[np.argsort(time[known], kind="stable")]
+    for first in range(0, len(order), _LINES):
+        at = order[first : first + _LINES]
+        pairs = zip(values[at].tolist(), time[at].tolist(), strict=True)
+        yield "".join([f"{begin} {value!r} {when!r}\n" for value, when in pairs])
+
+
+def _batches(every: Sequence[_GpuSeries]) -> Iterator[list[_GpuSeries]]:
+    """Yield as many series at a time as there is room for; one that has more rows than that is alone."""
+    batch: list[_GpuSeries] = []
+    rows = 0.0
+    for series in every:
+        if batch and rows + series.rows > ROWS:
+            yield batch
+            batch, rows = [], 0.0
+        batch.append(series)
+        rows += series.rows
+    if batch:
+        yield batch
+
+
+def _held(batch: Sequence[_GpuSeries], name: str) -> dict[tuple[int, int], tuple[Floats, Floats]]:
+    """Read one metric of all GPUs of a batch, each recording once. Returns times and values, float64[n] each, by the
+    reader's id and the GPU's position there; nothing for a GPU without a row."""
+    wanted: dict[RunReader, list[int]] = {}
+    for series in batch:
+        for part in series.parts:
+            wanted.setdefault(part.reader, []).append(part.position)
+    found: dict[tuple[int, int], tuple[Floats, Floats]] = {}
+    for reader, positions in wanted.items():
+        gpus: Ints | None = np.array(sorted(positions)) if len(positions) < len(reader.gpus) else None
+        samples = reader.samples([name], gpus)
+        order = np.argsort(samples.gpu, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(samples.gpu[order])) + 1):
+            if len(rows):
+                found[id(reader), int(samples.gpu[rows[0]])] = samples.time[rows], samples.values[name][rows]
+    return found
+
+
+def _windows(part: _Part) -> Sequence[Window]:
+    """Cut the time of a GPU that has very many rows so that each window has no more than ROWS, about."""
+    n = int(part.rows / ROWS) + 1
+    return ALL_TIME.at(np.linspace(part.first, part.last, n + 1)[1:-1].tolist()) if n > 1 else [ALL_TIME]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from select import select
 
-from gssr.foreign.open import NOTHING, STREAMED, Bytes, Looked, streamed
+from gssr.foreign.open import NOTHING, STREAMED, Bytes, Looked, is_export_of_runs, streamed
 from gssr.foreign.series import ForeignError, ImportHints
 from gssr.foreign.write import Cursor, RunFrom
 from gssr.recognise import recognise
@@ -26,12 +26,17 @@ _BEGIN_SECONDS = 3.0
 
 def is_growing(path: str) -> bool:
     """Tell whether a path is a metric file of a kind that can be followed and was written in the last GROWING_SECONDS.
-    False for a file that does not exist."""
+    False for a file that does not exist, and for an export of GSSR."""
     try:
         recent = time.time() - os.stat(path).st_mtime < GROWING_SECONDS
     except OSError:
         return False
-    return recent and recognise(path).kind in STREAMED and os.path.isfile(path)
+    if not (recent and recognise(path).kind in STREAMED and os.path.isfile(path)):
+        return False
+    try:
+        return not is_export_of_runs(path)
+    except ForeignError:
+        return True  # whoever follows it says why it can't be read
 
 
 def follow(path: str, recording: str, told: ImportHints, goes_on: Callable[[], bool]) -> None:

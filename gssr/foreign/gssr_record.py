@@ -71,7 +71,10 @@ def _step(files: Sequence[str], told: ImportHints) -> ForeignSeries:
     if start is None:
         start = max(os.path.getmtime(file) - float(table.seconds.max()) for file, table in tables)
         notes.append(Note(f"{_META} is missing, or has no date: the file's last row is taken to be as old as the file"))
-    world = whole(meta.get("step_ntasks"))
+    world, n_nodes = whole(meta.get("step_ntasks")), whole(meta.get("step_nnodes"))
+    if n_nodes is not None and n_nodes > len(tables):
+        left = f"{len(tables):,} left a file here"
+        notes.append(Note(f"the step had {n_nodes:,} nodes, of which {left}: a task that is killed leaves none"))
     if len(tables) > 1:
         notes.append(Note("the files do not say which nodes they are of: each is called after its file"))
     gpus: list[ForeignGpu] = []

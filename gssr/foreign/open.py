@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from gssr.foreign.json_file import check_unpacked
+from gssr.foreign.prometheus_runs import HEAD
 from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints, Note, SeriesPiece
 from gssr.foreign.write import write
 from gssr.recognise import FOREIGN, recognise
@@ -25,11 +26,15 @@ STREAMED = {
     "prometheus": "prometheus_text",
 }
 """Kinds of which each file is a series, and the modules here whose ``read(source, told)`` reads one, piece by piece."""
+OF_RUNS = {"prometheus": "prometheus_runs"}
+"""Kinds of which a file that does not grow may be several runs; ``read(source, told)`` returns a series for each."""
 WHOLE = {
     "gssr-0.x": "published_json",
     "gssr-0.x database": "published_sqlite",
     "gssr-record": "gssr_record",
     "prometheus-range": "prometheus_range",
+    "jobstats": "jobstats",
+    "jobreport": "jobreport",
 }
 """Kinds of which several files make a series; ``read(paths, told)`` reads them all."""
 LONGEST_LINE = 16 << 20
@@ -187,28 +192,52 @@ def open_files(
     found: list[ForeignSeries] = []
     for kind, paths in files.items():
         if kind in STREAMED:
-            found += [streamed(kind, path, Bytes(path, took=took), told) for path in paths]
+            for path in paths:
+                found += _whole_file(kind, path, Bytes(path, took=took), told)
         else:
             name = paths[0] if len(paths) == 1 else os.path.commonpath([os.path.abspath(path) for path in paths])
-            for series in _reader(kind)(paths, told):
+            for series in _reader(WHOLE[kind])(paths, told):
                 series.file, series.stem = name, _stem(name)
                 found.append(series)
     return found
 
 
 def _reader(name: str) -> Callable[..., Any]:
-    read: Callable[..., Any] = import_module(f"gssr.foreign.{STREAMED.get(name) or WHOLE[name]}").read
+    read: Callable[..., Any] = import_module(f"gssr.foreign.{name}").read
     return read
 
 
 def streamed(kind: str, path: str, data: Bytes, told: ImportHints) -> ForeignSeries:
     """Open one file of a kind in STREAMED as a series. If the bytes turn out damaged, a note is added after the last
     piece. Raises ForeignError, also while the pieces are taken."""
+    return _named(_reader(STREAMED[kind])(_source(path, data), told), path, data)
+
+
+def _whole_file(kind: str, path: str, data: Bytes, told: ImportHints) -> list[ForeignSeries]:
+    """Open one file of a kind in STREAMED that does not grow, as ``streamed`` does: a series for each of its runs."""
+    if kind not in OF_RUNS:
+        return [streamed(kind, path, data, told)]
+    found = _reader(OF_RUNS[kind])(_source(path, data), told)
+    return [_named(series, path, data) for series in found]
+
+
+def is_export_of_runs(path: str) -> bool:
+    """Tell whether a text of Prometheus begins as an export of GSSR does, which is whole when it is there. Raises
+    ForeignError if it can't be read."""
+    return next(iter(Bytes(path)), b"").startswith(HEAD)
+
+
+def _source(path: str, data: Bytes) -> ByteSource:
+    """Return the file's bytes and its time. Raises ForeignError."""
     try:
         modified = os.stat(path).st_mtime
     except OSError as error:
         raise ForeignError(f"{path}: can't be read: {error.strerror}") from None
-    series: ForeignSeries = _reader(kind)(ByteSource(path, iter(data), modified), told)
+    return ByteSource(path, iter(data), modified)
+
+
+def _named(series: ForeignSeries, path: str, data: Bytes) -> ForeignSeries:
+    """Name a series after its file, and have damage of the file's bytes noted after the last piece. Returns the series."""
     pieces = series.pieces
 
     def until_problem() -> Iterator[SeriesPiece]:

@@ -82,9 +82,7 @@ def answer_of(found: Any, name: str, said: list[str]) -> list[Any]:
     """Return the list of series in a decoded answer of Prometheus. Its warnings are appended to ``said``. Raises
     ForeignError if it is an error, or no answer with series; ``name`` is what the error calls it."""
     if not isinstance(found, dict) or "status" not in found:
-        is_summary = isinstance(found, dict) and {"nodes", "total_time"} <= found.keys()
-        what = "a summary of jobstats, which holds means and no samples" if is_summary else "no answer of Prometheus"
-        raise ForeignError(f"{name}: is {what}")
+        raise ForeignError(f"{name}: is no answer of Prometheus")
     if found["status"] != "success":
         raise ForeignError(f"{name}: is an error of Prometheus: {plain(found.get('error'), 200)}")
     warnings = found.get("warnings")

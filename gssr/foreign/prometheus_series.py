@@ -1,11 +1,14 @@
 """Which metric of which GPU a series of Prometheus is, and what many of them come to as rows: of dcgm-exporter in all its
-versions, and of GSSR's own export.
+versions, and of GSSR's own export. Whose GPUs they are, GSSR says in a metric of its own (gssr.prometheus.RUN_INFO), and
+versions before 0.5 in labels of each series.
 
 A GPU is known by its UUID, else by its node and index. An instance of MIG has the UUID of the whole GPU, and an id of its
 own: where there are instances, the whole GPU's row would count them twice, and is left out.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +28,8 @@ from gssr.foreign.names import (
 )  # fmt: skip
 from gssr.foreign.series import ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece, plain
 from gssr.metrics import METRICS, NAMES
-from gssr.prometheus import FAMILIES
-from gssr.store.format.limits import MOST_GPUS
+from gssr.prometheus import FAMILIES, LONGEST_LABEL, REPLACED, RUN_INFO
+from gssr.store.format.limits import MOST_GPUS, MOST_RUNS
 
 _OURS = {family.sample: Meant(name, 1.0 / family.factor) for name, family in FAMILIES.items()}
 _DCGM = ("DCGM_FI_", "dcgm_")
@@ -39,7 +42,10 @@ _PCIE, _DRAM = ("pcie_tx_bytes", "pcie_rx_bytes"), "dram_active"
 _NODES = ("Hostname", "hostname", "node", "kubernetes_node", "instance")
 _UUIDS, _INDICES, _NAMES = ("UUID", "uuid"), ("gpu", "minor_number", "device"), ("modelName", "model")
 _DRIVERS, _JOBS = ("DCGM_FI_DRIVER_VERSION", "driver_version"), ("hpc_job", "jobid", "job_id", "slurm_job_id")
+_OUR_JOBS = ("job_id", "exported_job", "job")
+"""Labels in which GSSR names the job: "job" until 0.5, which Prometheus calls "exported_job"."""
 _PODS = ("exported_pod", "pod", "pod_name", "hpc_job", "jobid")
+_OF_RUNS = ("run", "job_id", "step_id", "cluster", "user", "label", "command")
 _ROWS = 1 << 16
 """Of a piece, about."""
 _MOST_SERIES = 1 << 20
@@ -82,13 +88,19 @@ class SeriesTable:
         self._said: set[str] = set()
         self._jobs: set[str] = set()
         self._runs: set[str] = set()
+        self._infos: dict[str, Mapping[str, str]] = {}
+        """Labels of RUN_INFO, by run, or by job where they name no run."""
         self._moved: dict[str, Flags] = {}
         self._table = np.empty((0, len(_Own._fields)))
 
     def add(self, name: str, labels: Mapping[str, str], is_told: bool = False) -> int:
         """Add a series of this metric name and these labels, or find it again. Returns its number, or NOTHING (-1) if
         it is no known metric or its labels name no GPU. With ``is_told`` the user gave the name, which may then be any
-        of DCGM's or the catalogue's (its values are in DCGM's unit all the same)."""
+        of DCGM's or the catalogue's (its values are in DCGM's unit all the same). What RUN_INFO says is kept for the
+        series' run and GPUs; it has no number."""
+        if name == RUN_INFO.sample:
+            self._note_run(labels)
+            return NOTHING
         meant = _meaning(name) or (of_dcgm(name) or _CATALOGUE.get(name) if is_told else None)
         if meant is None:
             if name.startswith(_DCGM) and len(self._unknown) < _MOST_SERIES:
@@ -107,10 +119,19 @@ class SeriesTable:
                 pod = any(labels.get(label) for label in _PODS)
                 self._own.append(_Own(gpu, _INDEX[meant.name], meant.factor, name not in _OURS, pod))
                 self._runs |= {run for label in ("run",) if name in _OURS and (run := labels.get(label))}
-                of = ("job",) if name in _OURS else _JOBS
-                self._jobs |= {value for label in of if (value := text_or_none(labels.get(label)))}
+                if name not in _OURS:
+                    self._jobs |= {value for label in _JOBS if (value := text_or_none(labels.get(label)))}
+                elif job := next(filter(None, map(labels.get, _OUR_JOBS)), None):
+                    self._jobs.add(job)
             self._ids[key] = found
         return found
+
+    def _note_run(self, labels: Mapping[str, str]) -> None:
+        """Keep what RUN_INFO says of a run in its labels, and of the GPU that it has."""
+        run = labels.get("run") or labels.get("job_id") or ""
+        if len(self._infos) < MOST_RUNS:
+            self._infos.setdefault(run, labels)
+        self._gpu(labels)
 
     def _gpu(self, labels: Mapping[str, str]) -> int | None:
         """Return the position of the GPU that labels name, adding it if it is new. None if they name neither a UUID nor
@@ -223,6 +244,8 @@ class SeriesTable:
         position = np.array([self._positions.get(each, 0) for each in range(len(self._gpus))], np.int64)
         if len(self._jobs) == 1 and self._series.job_id is None:
             self._series.job_id = next(iter(self._jobs))
+        if len(self._infos) == 1:
+            describe_run(self._series, next(iter(self._infos.values())))
         return SeriesPiece(position[at[has_any]], when[has_any], {name: own_[has_any] for name, own_ in found.items()})
 
     def _describe(self, at: Ints, table: Floats) -> None:
@@ -284,12 +307,36 @@ class SeriesTable:
 
     def finish(self) -> None:
         """Add notes about runs that were put together and metrics that were left out. Call it after the last sample."""
-        if len(self._runs) > 1:
-            self._say(f"{len(self._runs):,} runs of GSSR are in it: their samples are one run here")
+        n_runs = max(len(self._runs), len(self._infos))
+        if n_runs > 1:
+            self._say(f"{n_runs:,} runs of GSSR are in it: their samples are one run here")
         unknown = sorted(self._unknown)
         if unknown:
             more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
             self._say(f"metrics that GSSR does not know are left out: {', '.join(map(plain, unknown[:10]))}{more}")
+
+
+def describe_run(series: ForeignSeries, labels: Mapping[str, str]) -> None:
+    """Set what the labels of RUN_INFO say of a run, where the series does not know it yet. A command that was cut, or
+    whose characters were replaced, is left unknown, with a note."""
+    told = {name: text for name in _OF_RUNS if (text := labels.get(name))}
+    series.run_id = series.run_id or told.get("run")
+    series.job_id = series.job_id or told.get("job_id")
+    series.step_id = series.step_id or told.get("step_id")
+    series.cluster = series.cluster or told.get("cluster")
+    series.user = series.user or told.get("user")
+    series.label = series.label or told.get("label")
+    command = told.get("command", "")
+    if not command or series.command:
+        return
+    words = None
+    if len(command) < LONGEST_LABEL and REPLACED not in command:
+        with suppress(ValueError):
+            words = tuple(shlex.split(command))
+    series.command = words or ()
+    note = Note("the command is not whole in the file, and is left out")
+    if words is None and note not in series.notes:
+        series.notes.append(note)
 
 
 def _places_of(keys: Ints, n: int) -> tuple[Ints, Ints]:

@@ -19,7 +19,7 @@ from gssr.foreign.names import ROWS
 from gssr.foreign.prometheus_range import KIND, answer_of, numbered, sampled, step_of
 from gssr.foreign.prometheus_series import SeriesTable
 from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints, Note, SeriesPiece, plain
-from gssr.prometheus import FAMILIES
+from gssr.prometheus import FAMILIES, RUN_INFO
 
 POINTS = 11_000
 """Of a series, that Prometheus gives in one answer, at most; source: its web/api/v1."""
@@ -36,7 +36,7 @@ _LOOKED_AT = 600.0
 _HOSTS = ("Hostname", "hostname", "node", "kubernetes_node")
 """Labels that name a node; where none does, the address that was asked."""
 _FIELDS = [f"DCGM_FI_{macro}" for row in ROWS for macro in row.dcgm.split()] + [f"dcgm_{row.tag}" for row in ROWS]
-_METRICS = "|".join([*_FIELDS, *(family.sample for family in FAMILIES.values())])
+_METRICS = "|".join([*_FIELDS, *(family.sample for family in FAMILIES.values()), RUN_INFO.sample])
 
 
 class _SameHost(urllib.request.HTTPRedirectHandler):
@@ -166,6 +166,7 @@ def _selected(server: _Server, begin: float, end: float, host: str | None) -> tu
         if not isinstance(found, list):
             raise ForeignError(f"{server.name}: is no Prometheus: it does not tell its series")
         labels = [each for each in found if isinstance(each, dict) and isinstance(each.get("__name__"), str)]
+        labels.sort(key=lambda each: each["__name__"] == RUN_INFO.sample)  # that has times of its own
         if labels:
             return selector, labels
     of = "" if host is None else f" of {host}"

@@ -5,10 +5,10 @@ Read line by line, but what stands before the value is looked up as it is: the s
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from time import time
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -50,14 +50,24 @@ def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
     return series
 
 
-class _Lines:
-    """Reads samples from lines."""
+class SeriesNumbers(Protocol):
+    """Gives series of Prometheus their numbers, as SeriesTable does."""
 
-    def __init__(self, table: SeriesTable) -> None:
+    def add(self, name: str, labels: Mapping[str, str], /) -> int:
+        """Add a series or find it again. Returns its number, which is the next one for a new series, or NOTHING (-1)
+        for one that is no metric of a GPU."""
+
+
+class LineReader:
+    """Reads samples from lines.
+
+    ``names``: the metric of each series, by the series' number. ``n_bad``: lines that are no samples.
+    """
+
+    def __init__(self, table: SeriesNumbers) -> None:
         self._table = table
         self._known: dict[bytes, int] = {}
         self.names: list[str] = []
-        """By number of a series: its metric."""
         self.n_bad = 0
         self._is_headed = False
 
@@ -102,7 +112,7 @@ class _Lines:
             own = self._known[head or whole] = _HEAD if line.startswith(b"# TYPE ") else NOTHING
             return own, b""
         found = _SAMPLE.fullmatch(line)
-        labels = None if found is None else _labels(found[2] or b"")
+        labels = None if found is None else split_labels(found[2] or b"")
         if found is None or labels is None:
             self.n_bad += 1
             return NOTHING, b""
@@ -115,13 +125,22 @@ class _Lines:
         return own, b" ".join(filter(None, found.group(3, 4)))
 
 
+def read_seconds(word: bytes) -> float | None:
+    """Read one time in s or ms. Returns unix s; None for what is no time."""
+    try:
+        found = float(_seconds(np.array([float(word)]))[0])
+    except ValueError:
+        return None
+    return None if np.isnan(found) else found
+
+
 def _seconds(times: Floats) -> Floats:
     """Convert times in s or ms to s; NaN for what is no time."""
     seconds = np.where(times > _MILLISECONDS, times / 1e3, times)
     return np.where((seconds >= 0) & (seconds <= LATEST), seconds, np.nan)
 
 
-def _labels(text: bytes) -> dict[str, str] | None:
+def split_labels(text: bytes) -> dict[str, str] | None:
     """Parse the labels between braces. None if the text is no list of labels; empty if there are none."""
     found, at = {}, 0
     text = text.strip()
@@ -146,7 +165,7 @@ class _Reader:
     def __init__(self, source: ByteSource, told: ImportHints, series: ForeignSeries) -> None:
         self._source, self._told, self._series = source, told, series
         self._table = SeriesTable(series, told)
-        self._lines = _Lines(self._table)
+        self._lines = LineReader(self._table)
         self._held: list[tuple[Ints, Floats, Floats]] = []
         """Series, values, and times, or numbers of scrapes."""
         self._n_held = self._n_rows = 0

@@ -81,7 +81,8 @@ class ForeignSeries:
 
     ``pieces`` can be taken once and ascend in time; a later piece may have other metrics. ``gpus`` and ``notes`` grow
     while pieces are taken, but a GPU is in ``gpus`` before its first row comes. ``sampling_seconds``: seconds between
-    samples; None until it is known, and if it stays None the median spacing of the rows is used. ``started_at``,
+    samples; None until it is known, and if it stays None the median spacing of the rows is used. ``run_id``: GSSR's own
+    name of the run, where a file says it: series of other runs are never joined with it. ``started_at``,
     ``ended_at``: unix s. ``file``: what sentences call the file; ``stem``: the name for a node that the file does not
     name.
     """
@@ -91,6 +92,7 @@ class ForeignSeries:
     gpus: list[ForeignGpu] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     sampling_seconds: float | None = None
+    run_id: str | None = None
     label: str | None = None
     command: tuple[str, ...] = ()
     job_id: str | None = None

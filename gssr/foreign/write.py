@@ -80,10 +80,11 @@ def write(path: str, found: Sequence[ForeignSeries], told: ImportHints, apart: b
     for at, cursor in enumerate(every):
         series = cursor.series
         own = at if apart else None
-        of_job.setdefault((series.cluster, series.job_id, series.step_id, own), []).append(cursor)
+        of_job.setdefault((series.run_id, series.cluster, series.job_id, series.step_id, own), []).append(cursor)
     n_runs = n_rows = 0
+    run_ids: set[str] = set()
     for cursors in of_job.values():
-        for run in _runs_of(cursors, lambda: RunFrom(BulkWriter(path, append=n_runs > 0), told)):  # noqa: B023
+        for run in _runs_of(cursors, lambda: RunFrom(BulkWriter(path, append=n_runs > 0), told, run_ids)):  # noqa: B023
             n_runs, n_rows = n_runs + 1, n_rows + run.n_rows
     problems = tuple(dict.fromkeys(cursor.problem for cursor in every if cursor.problem))
     if not n_rows:
@@ -157,11 +158,14 @@ class Cursor:
 class RunFrom:
     """One run that is written from series. With a BulkWriter call ``write_until``: rows are written in the order of
     time, in large batches. With any other Writer, whose recording is watched meanwhile, call ``write_what_came``.
+    ``run_ids`` are the names of the recording's runs so far: the run keeps the name that GSSR gave it unless it is among
+    them, and is added.
     ``start`` and ``end`` are the times of the first and last row, unix s (infinite before the first); ``n_rows`` counts
     rows written."""
 
-    def __init__(self, writer: Writer, told: ImportHints) -> None:
+    def __init__(self, writer: Writer, told: ImportHints, run_ids: set[str] | None = None) -> None:
         self._writer, self._told = writer, told
+        self._run_ids = set() if run_ids is None else run_ids
         self.cursors: list[Cursor] = []
         self.n_rows = self._n_held = 0
         self.start, self.end = math.inf, -math.inf
@@ -266,7 +270,10 @@ class RunFrom:
             if not isinstance(self._writer, BulkWriter):  # who looks on wants to know whether it still goes on
                 pid = os.getpid()
                 process |= {"pid": pid, "pid_start": process_start(pid), "boot_id": boot_id()}
-            begin_run(self._writer, self._started, self._interval, self._about(), process)
+            run_id = next(filter(None, (own.series.run_id for own in self.cursors)), None)
+            named: dict[str, Value] = {} if run_id is None or run_id in self._run_ids else {"run_id": run_id}
+            self._run_ids |= set() if run_id is None else {run_id}
+            begin_run(self._writer, self._started, self._interval, self._about() | named, process)
         new = self._gpus[self._n_added :]
         if new or not self._n_added:
             self._writer.add_gpus(new, () if isinstance(self._writer, BulkWriter) else NAMES, self._interval)

@@ -218,7 +218,7 @@ class Judgement:
 
     ``verdicts``: the worst first and otherwise in the order of the rules, causes before what they explain; and the rules
     that could not be judged. ``too_few``: why there are too few samples for a judgement, a clause, else None. ``step``: how
-    long a step took, None where nothing tells. ``breakdown``: where the GPU time went; None without samples.
+    long a step took, None where nothing tells. ``breakdown``: where the GPU time went; None if no GPU has two samples.
     ``leading_loss``: what its largest loss is due to, None where no verdict tells. ``phases``, in
     the order of time. ``unevenness``: None where there are no two GPUs to compare. ``peaks``: of all GPUs, None where they
     are unknown; ``place``: where the run lies under the roofline, None where that was not looked at."""

@@ -43,6 +43,9 @@ def access_of(recordings: Iterable[str]) -> Access:
     return Access(FILE | mode, groups.pop() if len(groups) == 1 else None) if groups else PRIVATE
 
 
+_OWN_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
+
+
 @contextmanager
 def output_file(path: str, access: Access, new: bool = False) -> Iterator[BinaryIO]:
     """Open a file for writing. It gets its name, replacing a file that was there, when the block ends without an error;
@@ -51,6 +54,10 @@ def output_file(path: str, access: Access, new: bool = False) -> Iterator[Binary
     begun = ""
     try:
         place = path if new else _followed(path)
+        if not new and path in _OWN_STREAMS:  # opened by its name, a job's log would lose what is in it
+            with open(os.dup(_OWN_STREAMS[path]), "wb") as stream:
+                yield stream
+            return
         if not new and _is_stream(place):
             with open(os.open(place, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC), "wb") as stream:
                 yield stream

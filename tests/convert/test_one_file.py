@@ -22,7 +22,7 @@ from gssr.cli import main
 from gssr.convert import openmetrics, perfetto
 from gssr.metrics import BY_NAME, NAMES
 from gssr.model.statistics.balance import has_balance
-from gssr.prometheus import FAMILIES, labels
+from gssr.prometheus import FAMILIES, RUN_INFO, labels
 from gssr.store.read.recording import RunReader, open_recording
 from gssr.traces.kineto import read_kineto
 
@@ -53,7 +53,10 @@ def read_back(text: str) -> tuple[Series, list[str]]:
             assert name == families[-1] and (word != "UNIT" or name.endswith(f"_{rest}"))
             continue
         found = _SAMPLE.fullmatch(line)
-        assert found and found[1].removesuffix("_total") == families[-1], line
+        assert found and re.sub("_(total|info)$", "", found[1]) == families[-1], line
+        if found[1] == RUN_INFO.sample:
+            assert found[3] == "1"
+            continue
         own = dict(_LABEL.findall(found[2]))
         key = (found[1], own["node"], int(own["gpu"]))
         assert key == last or key not in series, "a series goes on after another"
@@ -86,7 +89,7 @@ def text(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_openmetrics_has_every_sample_and_nothing_for_what_is_missing(recording: Path, text: Path) -> None:
     found, families = read_back(text.read_text(encoding="utf-8"))
     assert found == expected(run_of(recording))
-    assert len(families) == len(MEASURES)
+    assert families[0] == RUN_INFO.name and len(families) == 1 + len(MEASURES)
     assert "gssr_energy_joules" in families and ("gssr_energy_joules_total", "node0001", 0) in found
 
 
@@ -95,7 +98,8 @@ def test_little_of_a_recording_is_in_memory_at_once(
 ) -> None:
     """Both few GPUs at a time, and one in pieces of time."""
     begin = "# TYPE gssr_power_usage_watts gauge"
-    whole = begin + text.read_text(encoding="utf-8").partition(begin)[2].partition("# TYPE")[0] + "# EOF\n"
+    of_run, _, rest = text.read_text(encoding="utf-8").partition("# TYPE gssr_gpu")
+    whole = of_run + begin + rest.partition(begin)[2].partition("# TYPE")[0] + "# EOF\n"
     monkeypatch.setattr(openmetrics, "METRICS", (BY_NAME["power_usage"],))
     read: list[int] = []
     samples = RunReader.samples
@@ -135,17 +139,41 @@ def test_prometheus_takes_it_in_and_gives_it_back(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (tmp_path / "db" / "wal").mkdir()  # a server makes it
-    words = ["promtool", "tsdb", "dump", "--match", '{__name__="gssr_power_usage_watts"}', "db"]
+    words = ["promtool", "tsdb", "dump", "--match", '{__name__=~"gssr_power_usage_watts|gssr_run_info"}', "db"]
     lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
     for path, run_id in ((recording, run_of(recording).run.run_id), (other, HOSTILE)):
         reader = run_of(path)
         power = reader.samples(["power_usage"])
         quoted = json.dumps(run_id, ensure_ascii=False)
-        own = [line.rsplit(" ", 2)[1:] for line in lines if f"run={quoted}" in line]
+        instance = 'mig="1g.10gb"'
+        of_gpus = [line for line in lines if (instance in line) == (path is other)]
+        own = [line.rsplit(" ", 2)[1:] for line in of_gpus if "power_usage" in line]
         assert sorted((float(value), int(time)) for value, time in own) == sorted(
             zip(power.values["power_usage"].tolist(), np.rint(power.time * 1000).astype(int).tolist(), strict=True)
         )
-        assert path is recording or all('mig="1g.10gb"' in line for line in lines if quoted in line)
+        of_run = [line for line in of_gpus if "gssr_run_info" in line]
+        assert of_run and all(f"run={quoted}" in line for line in of_run)
+
+
+def test_series_are_as_many_as_gpus_and_metrics_however_many_runs_and_ranks_there_were(tmp_path: Path) -> None:
+    """Twenty runs of one node: only the info metric grows with them."""
+    names = []
+    for number in range(20):
+        names.append(str(tmp_path / f"{number}.sql"))
+        generate(names[-1], "idle", 2, 1 / 360, 0.5)
+        with sqlite3.connect(names[-1]) as connection:
+            for table in ("runs", "gpus", "processes", "events", "process_gpus"):
+                connection.execute(f"UPDATE {table} SET run_id = ?", (f"run-{number}",))
+            connection.execute("UPDATE gpus SET rank = gpu + ?", (number,))
+            connection.execute("UPDATE samples SET time = time + ?", (3600 * number,))
+    path = tmp_path / "all.txt"
+    assert main(["export", *names, "--format", "openmetrics", "-o", str(path)]) == 0
+    lines = path.read_text().splitlines()
+    series = {line.partition("}")[0] for line in lines if line.startswith("gssr_")}
+    of_run = {each for each in series if each.startswith(RUN_INFO.sample)}
+    assert len(of_run) == 20 * 2 and len(series - of_run) == 2 * len(MEASURES)
+    assert not any(word in each for each in series - of_run for word in ("run", "rank=", "label=", "command="))
+    read_back(path.read_text())  # each series in one piece, though it is of many runs
 
 
 def test_labels_end_no_line_and_no_text() -> None:
@@ -307,6 +335,8 @@ def test_into_a_pipe_it_is_all_there_and_nothing_else(recording: Path, text: Pat
     environ = os.environ | {"PYTHONPATH": os.getcwd()}
     done = subprocess.run(words, capture_output=True, check=True, cwd=tmp_path, env=environ)
     assert done.stdout == text.read_bytes() and not done.stderr and not os.listdir(tmp_path)
-    with (tmp_path / "file").open("wb") as file:
+    with (tmp_path / "file").open("wb") as file:  # a job's log: what is in it stays, and more follows
+        subprocess.run(["echo", "before"], stdout=file, check=True)
         subprocess.run(words, stdout=file, check=True, cwd=tmp_path, env=environ)
-    assert (tmp_path / "file").read_bytes() == text.read_bytes()
+        subprocess.run(["echo", "after"], stdout=file, check=True)
+    assert (tmp_path / "file").read_bytes() == b"before\n" + text.read_bytes() + b"after\n"

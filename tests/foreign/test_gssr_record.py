@@ -73,7 +73,11 @@ def test_nodes_of_a_step_are_a_run_with_its_times_and_identity(tmp_path: Path) -
     assert own[0].values["energy"].tolist() == [7.0, 14.0, 21.0]
     assert (series.label, series.job_id, series.step_id, series.cluster) == ("train", "123", "4", "alps")
     assert series.command == ("python", "a.py", "--n", "3") and series.world_size == 2 and series.started_at == START
-    assert "do not say which nodes" in said(series) and "DCGM_FI_DEV_WHAT_avg" in said(series)
+    assert (
+        "of which" not in said(series)
+        and "do not say which nodes" in said(series)
+        and "DCGM_FI_DEV_WHAT_avg" in said(series)
+    )
 
 
 def test_a_zero_that_stands_for_a_number_too_large_is_unknown(tmp_path: Path) -> None:
@@ -88,6 +92,7 @@ def test_a_zero_that_stands_for_a_number_too_large_is_unknown(tmp_path: Path) ->
     np.testing.assert_array_equal(own.values["gpu_utilization"][4:6], [0, np.nan])
     np.testing.assert_array_equal(own.values["energy"][5:], [42, np.nan])
     assert own.gpu.node == "n1" and own.gpu.rank is None
+    assert "the step had 2 nodes, of which 1 left a file here" in said(series)
     assert "3 means that are 0" in said(series)
 
 

@@ -114,7 +114,7 @@ def test_what_is_no_value_is_left_out_and_said(tmp_path: Path) -> None:
         ('{"status": "success", "data": {"resultType": "scalar", "result": [1, "2"]}}', "without series"),
         (answer(("up", 0, pairs(3))), "holds no metric of a GPU"),
         (answer(), "holds no metric of a GPU"),
-        ('{"nodes": {"n1": {"gpu_utilization": {"0": 97.5}}}, "gpus": 1, "total_time": 60}', "a summary of jobstats"),
+        ('{"nodes": {"n1": {"gpu_utilization": {"0": 97.5}}}, "gpus": 1, "total_time": 60}', "is no answer of Prometheus"),
         ("[]", "is no answer of Prometheus"),
     ],
 )  # fmt: skip

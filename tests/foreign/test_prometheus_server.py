@@ -1,10 +1,6 @@
 """A real Prometheus, asked for what promtool has put into its files; and servers that mean no good."""
 
-import socket
-import subprocess
 import threading
-import time
-import urllib.request
 from collections.abc import Callable, Generator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -16,6 +12,7 @@ from series import by_gpu
 from gssr.foreign import prometheus_server
 from gssr.foreign.prometheus_server import read_server, token_of
 from gssr.foreign.series import ForeignError, ImportHints
+from tests.prometheus import make_blocks, running
 
 BEGIN, EACH, N = 1_700_000_000.0, 15.0, 120
 END = BEGIN + EACH * (N - 1)
@@ -43,29 +40,9 @@ def server(requires: Callable[..., None], tmp_path_factory: pytest.TempPathFacto
     requires("prometheus", "promtool", package="prometheus")
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "history").write_text(history())
-    (folder / "prometheus.yml").write_text("")
-    make = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "history", "data"]
-    subprocess.run(make, cwd=folder, check=True, timeout=60, capture_output=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    own = f"127.0.0.1:{port}"
-    command = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={own}",
-               "--storage.tsdb.retention.time=100y"]  # fmt: skip
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-    try:
-        for _ in range(600):
-            try:
-                with urllib.request.urlopen(f"http://{own}/-/ready", timeout=5):
-                    break
-            except OSError:
-                assert process.poll() is None, (folder / "log").read_text()
-                time.sleep(0.05)
-        yield f"http://{own}"
-    finally:
-        process.kill()
-        process.wait()
+    make_blocks(folder, "history")
+    with running(folder) as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)

@@ -132,6 +132,21 @@ def test_metrics_that_stand_one_behind_the_other_are_rows_again() -> None:
         same(each, "energy", 3 * (gpu + np.arange(50)))
 
 
+def test_what_a_job_publishes_names_it_in_all_versions_of_gssr() -> None:
+    about = 'node="n1",gpu="0",uuid="GPU-0"'
+    info = f'# TYPE gssr_run_info gauge\ngssr_run_info{{job_id="77",{about},rank="3",model="NVIDIA H100"}} 1\n'
+    for labels, head in (
+        (f'job_id="77",{about},rank="3"', info),
+        (f'job_id="77",job="node",{about}', ""),
+        (f'job="77",{about}', ""),  # before 0.5
+        (f'exported_job="77",job="node",{about}', ""),  # the same, as Prometheus keeps it
+    ):
+        series = read(f"{head}# TYPE gssr_sm_active_ratio gauge\ngssr_sm_active_ratio{{{labels}}} 0.5\n")
+        (own,) = by_gpu(series)
+        same(own, "sm_active", [0.5])
+        assert series.job_id == "77" and (own.gpu.name, own.gpu.rank) == (("NVIDIA H100", 3) if head else (None, None))
+
+
 def test_instances_stand_for_the_gpu_that_they_split() -> None:
     mig = [f',GPU_I_PROFILE="1g.10gb",GPU_I_ID="{instance}"' for instance in (7, 8)]
     texts = [

@@ -63,7 +63,7 @@ def ended(process: subprocess.Popen[str]) -> str:
 
 
 def samples(text: str) -> dict[tuple[str, str], float]:
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    lines = [line for line in text.splitlines() if not line.startswith(("#", "gssr_run_info"))]
     found = [re.fullmatch(r'(\w+)\{[^{}]*gpu="(\d)"[^{}]*\} (\S+)', line) for line in lines]
     return {(match[1], match[2]): float(match[3]) for match in found if match}
 
@@ -80,7 +80,8 @@ def test_it_holds_what_was_sampled_for_everybody_to_read(start: Start, tmp_path:
         checked = subprocess.run(["promtool", "check", "metrics"], stdin=stream, capture_output=True, text=True)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
     assert (
-        set(re.findall(r"[{,](\w+)=", text)) == {"job", "node", "gpu", "uuid"} and f'{{job="77",node="{node}",' in text
+        set(re.findall(r"[{,](\w+)=", text)) == {"job_id", "node", "gpu", "uuid", "model"}
+        and f'gssr_run_info{{job_id="77",node="{node}",' in text
     )
     assert "sleep" not in text and "label" not in text
     assert "recorded into" in ended(process)
@@ -152,6 +153,7 @@ def test_what_is_missing_or_old_is_left_out(tmp_path: Path) -> None:
         '{node="n1",rank="3",gpu="1",uuid="GPU-\\"b\\"",mig="1g.10gb"}',
     ]
     assert [line for line in text.splitlines() if line[0] != "#"] == [
+        *(f"gssr_run_info{each} 1" for each in labels),
         *(f"gssr_power_usage_watts{each} 250.0" for each in labels),
         *(f"gssr_energy_joules_total{each} 500000000.0" for each in labels),
         *(f"gssr_sm_clock_hertz{each} 1980000000.0" for each in labels),

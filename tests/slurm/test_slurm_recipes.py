@@ -1,6 +1,9 @@
 """The recipes of docs/recipes.md, docs/sites.md and docs/start.md run as they stand, on a real cluster; the GPUs are
 synthetic."""
 
+import base64
+import gzip
+import json
 import os
 import re
 import shutil
@@ -19,6 +22,8 @@ from tests.waiting import until
 pytestmark = pytest.mark.xdist_group("slurm")
 
 DOCS = Path(__file__).parents[2] / "docs"
+_LAST_LINE = "exit 0\n"
+"""Of the prolog's and the epilogs' scripts."""
 _TORCHRUN = """\
 import os, subprocess, sys
 own = dict(word.lstrip("-").split("=", 1) for word in sys.argv[1:] if word.startswith("--") and "=" in word)
@@ -288,11 +293,18 @@ def recorded_everywhere(cluster: Cluster, folder: Path) -> Iterator[Cluster]:
     if os.geteuid() != 0:
         pytest.skip("on this machine we are not root: Slurm's prolog runs as root")
     prolog, epilog = scripts("Every GPU job", "sites.md")
-    (page,) = scripts("A job's page, and its score in Slurm", "sites.md")
+    page, summarize, keep = scripts("A job's page, and its score in Slurm", "sites.md")
     (lines,) = scripts("Every GPU job", "sites.md", "text")
     (same,) = scripts("Every job of a cluster", "start.md", "text")
     assert [line.strip() for line in same.splitlines()] == lines.splitlines()
     (after,) = scripts("A job's page, and its score in Slurm", "sites.md", "text")[:1]
+    page, epilog = (
+        f"{text.removesuffix(_LAST_LINE)}{more}{_LAST_LINE}" for text, more in ((page, summarize), (epilog, keep))
+    )
+    database = folder / "tools" / "sacctmgr"  # the cluster has none
+    database.write_text(f'#!/bin/sh\necho "$@" >>{folder}/database.txt\n')
+    database.chmod(0o755)
+    epilog = epilog.replace("sacctmgr", str(database))
     for name, text in (("prolog", prolog), ("epilog", epilog), ("task-epilog", page)):
         (folder / f"gssr-{name}").write_text(with_paths_of(folder, text))
         (folder / f"gssr-{name}").chmod(0o755)
@@ -313,9 +325,11 @@ def test_a_prolog_records_every_job_and_slurm_shows_its_score(recorded_everywher
     steps = "echo $SLURM_JOB_ID $SLURM_JOB_GPUS\nsleep 1\nsrun -n1 true\n"
     job, gpus = cluster.sbatch(steps, "--gres=gpu:2", "--nodelist=node1", cwd=folder).split()
     shown = cluster.run("scontrol", "show", "job", job).stdout
-    found = re.search(r"Comment=(GSSR fleet .*)", shown)
+    found = re.search(r" Comment=(GSSR .*)", shown)
     assert found, shown
-    assert re.match(r"GSSR fleet runs=1 gpu_hours=\S+ wasted=\S+ idle=\S+ score=0\.\d+ unreadable=0", found[1])
+    title, gpus_line, cause, score = found[1].strip().split(" | ")
+    assert f"job {job}  still running" in title and gpus_line.startswith("2 GPUs on 1 node") and "GPU time" in cause
+    assert re.fullmatch(r"GSSR score=0\.\d+ imbalance=\S+ gpus=2 gaps=\d+", score)
     page = (folder / "shared" / job / "page.txt").read_text()
     assert page.splitlines()[-1].startswith("GSSR score=") and "gpus=2" in page
     assert (folder / "shared" / job / "page.txt").stat().st_mode & 0o077 == 0
@@ -325,6 +339,11 @@ def test_a_prolog_records_every_job_and_slurm_shows_its_score(recorded_everywher
     assert (reader.run.command, reader.run.exit_code) == ((), None)  # whose they are not
     assert ",".join(str(gpu.device_index) for gpu in reader.gpus) == gpus
     assert not list(folder.glob("*.pid"))
+    (told,) = until(lambda: (folder / "database.txt").exists() and (folder / "database.txt").read_text().splitlines())
+    words, _, summary = told.partition(" set AdminComment=JS1:")
+    assert words == f"-i update job where jobid={job}"
+    (node,) = json.loads(gzip.decompress(base64.b64decode(summary)))["nodes"].values()
+    assert sorted(node["gpu_utilization"]) == sorted(gpus.split(",")) and node["cpus"] >= 1
     assert cluster.sbatch("sleep 0\n", cwd=folder) == ""  # without GPUs nothing is recorded
     assert [path.name for path in (folder / "shared").iterdir()] == [job]
 

@@ -72,6 +72,11 @@ METRIC_FILES = {
     "gssr-0.x": PUBLISHED,
     "gssr-record": b"timestamp,gpuId,DCGM_FI_DEV_GPU_UTIL_min\n",
     "kempnerpulse": b"timestamp,gpu_id,sm_active_pct,power_w\n",
+    "jobstats": b"JS1:H4sIAAAA",
+    "jobstats json": b'{"nodes": {"n1": {"cpus": 4}}, "total_time": 3}',
+    "jobstats sacct": b"JobIDRaw|Start|AdminComment|JobName\n1|2|JS1:None|x\n",
+    "jobstats csv": b"AdminComment\nJS1:None\n",
+    "jobreport": b"jobId,stepId,username,slurm_account,n_nodes,host,gpuId,powerUsageMin\n",
 }
 NOTHING = {
     "empty": (b"", "is empty"),
@@ -89,8 +94,6 @@ NOTHING = {
     "json": (b'{"a": [1, 2]}', "is JSON, but no trace"),
     "json-list": (b'[{"a": {"ph": "X"}}]', "is JSON, but no trace"),
     "json-quoted": (json.dumps({"a": '"traceEvents": ['}).encode(), "is JSON, but no trace"),
-    "jobstats": (b"JS1:H4sIAAAA", "means alone"),
-    "jobstats-json": (b'{"nodes": {"n1": {"cpus": 4}}, "total_time": 3}', "means alone"),
     "utf-16": ("{}".encode("utf-16"), "UTF-16"),
     "text": (b"hello\n", "not an SQLite database"),
     "binary": (bytes(range(256)) * 4, "is not a recording"),
@@ -119,7 +122,7 @@ def test_what_is_not_read_is_named_or_said_to_be_nothing(case: str, tmp_path: Pa
     path = tmp_path / "trace.json.gz"
     path.write_bytes(content)
     found = recognise(str(path))
-    assert found.kind == (case if case in UNREAD else "jobstats" if "jobstats" in case else "")
+    assert found.kind == (case if case in UNREAD else "")
     with pytest.raises(RecordingError, match=said) as caught:
         connect(str(path))
     assert "\n" not in str(caught.value) and str(caught.value).startswith(f"{path}: is ")

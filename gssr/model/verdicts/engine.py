@@ -100,7 +100,7 @@ def judge(evidence: Evidence, table: RuleTable = TABLE, few: str | None = None) 
     those that need any.
 
     A rule is left out where one that comes before it explains what it found on all of its GPUs. Where no GPU has
-    samples, all rules abstain.
+    samples, all rules abstain. Where none has more than one, there is no breakdown.
     """
     job = JobEvidence(evidence, table)
     if not job.known.any():
@@ -117,6 +117,8 @@ def judge(evidence: Evidence, table: RuleTable = TABLE, few: str | None = None) 
     )
     leading = find_leading_loss(job, verdicts)
     leading = leading and replace(leading, text=said(leading.text))
+    if int(evidence.n_rows.max(initial=0)) == 1:  # a mean says how much time was lost, but not when, nor on what
+        return Judgement(verdicts, abstentions, evidence.start, evidence.end)
     return Judgement(verdicts, abstentions, evidence.start, evidence.end, breakdown=job.breakdown, leading_loss=leading)
 
 

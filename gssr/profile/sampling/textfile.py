@@ -1,7 +1,9 @@
 """``--textfile DIR``: the newest samples as a file for node_exporter's textfile collector, which Prometheus asks.
 
 Who reads the folder sees a whole file or none. Node, job and rank are the file's name, and labels of all that is in it: no
-two files hold the same series, for which node_exporter would refuse them all. The first line says whose file it is, so
+two files hold the same series, for which node_exporter would refuse them all, also where two jobs record one GPU. (Exports
+have no such labels: gssr/convert/openmetrics.py.) RUN_INFO says the same as there, as far as everybody may read it: no run,
+user, label or command. The first line says whose file it is, so
 that the next recording can remove what one that was killed has left.
 """
 
@@ -20,7 +22,7 @@ from typing import Any, NamedTuple
 from gssr.backends.base import Device
 from gssr.metrics import NAMES, PLACES
 from gssr.profile.sampling.plan import Plan
-from gssr.prometheus import FAMILIES, labels
+from gssr.prometheus import FAMILIES, RUN_INFO, labels
 from gssr.store.format.rollup import Row
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.liveness import boot_id, process_start
@@ -36,6 +38,8 @@ _OWNER = "# gssr "
 _HEAD_BYTES = 1000
 _OLD_SECONDS = 60.0
 """After so long nobody is still about to write into an empty file."""
+_INFO_HEAD = f"# HELP {RUN_INFO.sample} {RUN_INFO.help}\n# TYPE {RUN_INFO.sample} gauge\n"
+"""The text format that node_exporter reads has no type "info"."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9.-]")
 
 
@@ -60,10 +64,12 @@ class Textfile:
         self._folder, self._say = folder, say
         names = [_NO_NAME.sub("-", each) for each in (node, job or "-", str(rank or 0))]
         self._path = os.path.join(folder, "_".join(["gssr", *names]) + ".prom")
-        self._labels = {"job": job, "node": node, "rank": rank}
+        self._labels = {"job_id": job, "node": node, "rank": rank}
         pid = os.getpid()
         self._owner = _Owner(pid, process_start(pid), boot_id(), node)
         self._columns: list[tuple[int, float, str, list[str]]] = []
+        self._infos: list[str] = []
+        """Of each GPU, its line of RUN_INFO."""
         self._rows: dict[int, Row] = {}
         self._fresh_seconds = EVERY_SECONDS
         self._due = -math.inf
@@ -84,8 +90,10 @@ class Textfile:
             ranks: the rank that uses each GPU; empty: this process's rank uses all.
         """
         whose = [self._labels | {"rank": rank} for rank in ranks] or [self._labels] * len(gpus)
-        placed = zip(whose, gpus)
-        own = [labels(who | {"gpu": g.device_index, "uuid": g.uuid, "mig": g.mig}) for who, g in placed]
+        about = [who | {"gpu": g.device_index, "uuid": g.uuid, "mig": g.mig} for who, g in zip(whose, gpus)]
+        own = list(map(labels, about))
+        infos = (labels(each | {"model": gpu.name}) for each, gpu in zip(about, gpus))
+        self._infos += [f"{RUN_INFO.sample}{info} 1\n" for info in infos]
         self._fresh_seconds = max(EVERY_SECONDS, GAP_INTERVALS * sampling_seconds)
         before = {column: begins for column, _, _, begins in self._columns}
         for name in NAMES:
@@ -166,6 +174,8 @@ class Textfile:
         """Return the file's text, with the newest sample of each GPU unless that is from before ``oldest`` (unix s)."""
         rows = [row for row in self._rows.values() if row[1] >= oldest]
         parts = [f"{_OWNER}{json.dumps(self._owner)}\n"]
+        if rows:
+            parts += [_INFO_HEAD, *(self._infos[row[0]] for row in rows)]
         for column, factor, head, begins in self._columns:
             values = [(begins[row[0]], value) for row in rows if (value := row[column]) is not None]
             lines = [f"{begin} {value * factor!r}\n" for begin, value in values if math.isfinite(value)]

@@ -1,6 +1,8 @@
 """Hostile files of metrics that other tools leave of ranks, or that Prometheus gives: each is refused in a sentence, or
 comes to rows whose values stand in it."""
 
+import base64
+import gzip
 import json
 import random
 from collections.abc import Callable
@@ -8,7 +10,16 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from gssr.foreign import gssr_record, prometheus_range, prometheus_text, published_json, published_sqlite
+from gssr.foreign import (
+    gssr_record,
+    jobreport,
+    jobstats,
+    prometheus_range,
+    prometheus_runs,
+    prometheus_text,
+    published_json,
+    published_sqlite,
+)
 from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints
 from gssr.prometheus import labels
 from gssr.store.format.limits import LEAST_BYTES
@@ -62,6 +73,29 @@ def _text(_: Path, data: bytes) -> None:
         check(prometheus_text.read(source, ImportHints(interval=1.0)), data)
 
 
+def _drawn_runs(rng: random.Random) -> bytes:
+    lines = ["# TYPE gssr_run info"]
+    n_runs, n_gpus = rng.randrange(1, 4), rng.randrange(1, 3)
+    for run in range(n_runs):
+        for gpu in range(n_gpus):
+            about = labels({"node": "n1", "gpu": gpu, "run": f"r{run}", "command": "python 'x y'"})
+            lines += [f"gssr_run_info{about} 1 {_START + 20 * run + end}" for end in (0, 10)]
+    for name in rng.sample(("gssr_sm_active_ratio", "gssr_power_usage_watts", "gssr_sm_clock_hertz"), 2):
+        lines.append(f"# TYPE {name} gauge")
+        for gpu in range(n_gpus):
+            about = labels({"node": "n1", "gpu": gpu})
+            lines += [f"{name}{about} {rng.randrange(99) / 4} {_START + tick}" for tick in range(0, 20 * n_runs, 5)]
+    return "\n".join([*lines, "# EOF", ""]).encode()
+
+
+def _runs(_: Path, data: bytes) -> None:
+    cut = len(data) // 3
+    with suppress(ForeignError):
+        source = ByteSource("x", iter([data[:cut], data[cut:]]), _START)
+        for series in prometheus_runs.read(source, ImportHints(interval=1.0)):
+            check(series, data)
+
+
 def _drawn_range(rng: random.Random) -> bytes:
     found = [
         {"metric": {"__name__": field, **_about(gpu)},
@@ -112,6 +146,41 @@ def _file(read: Callable[[list[str], ImportHints], list[ForeignSeries]], name: s
     return parse
 
 
+def _drawn_summary(rng: random.Random) -> bytes:
+    nodes = {
+        f"n{node}": {
+            "cpus": 4,
+            "gpu_utilization": {str(gpu): rng.randrange(1000) / 10 for gpu in range(rng.randrange(3))},
+        }
+        for node in range(rng.randrange(1, 3))
+    }
+    text = json.dumps({"nodes": nodes, "gpus": 1, "total_time": rng.randrange(1, 99)}).encode()
+    if rng.random() < 0.5:
+        return text
+    packed = b"JS1:" + base64.b64encode(gzip.compress(text))
+    return packed if rng.random() < 0.5 else b"JobIDRaw|Start|End|AdminComment\n1|2|Unknown|" + packed + b"\n"
+
+
+def _drawn_report(rng: random.Random) -> bytes:
+    rows = [f"1,0,anna,{rng.randrange(9)}.5,n1,{gpu},1700000000000000,1700000060000000,{rng.randrange(99)},5"
+            for gpu in range(rng.randrange(4))]  # fmt: skip
+    head = "jobId,stepId,username,powerUsageAvg,host,gpuId,startTime,endTime,smUtilizationAvg,maxAllocatedMemory"
+    return "\n".join([head, *rows, ""]).encode()
+
+
+def _means(read: Callable[[list[str], ImportHints], list[ForeignSeries]]) -> Callable[[Path, bytes], None]:
+    """A GPU has one row, of its means."""
+
+    def parse(folder: Path, data: bytes) -> None:
+        (folder / "x.txt").write_bytes(data)
+        with suppress(ForeignError):
+            for series in read([str(folder / "x.txt")], ImportHints(start=_START)):
+                if sum(len(piece.time) for piece in series.pieces) > len(series.gpus):
+                    raise AssertionError("more rows than GPUs")
+
+    return parse
+
+
 _EXPORT = Path(__file__).parents[2] / "golden" / "foreign" / "gssr-0.4.0" / "export.sql"
 
 
@@ -126,8 +195,11 @@ def _database(folder: Path, data: bytes) -> None:
 
 READERS = (
     Parser("prometheus-text", _worse(_drawn_text), _text),
+    Parser("prometheus-runs", _worse(_drawn_runs), _runs),
     Parser("prometheus-range", _worse(_drawn_range), _file(prometheus_range.read, "x.json")),
     Parser("published-json", _worse(_drawn_published), _file(published_json.read, "x.json")),
     Parser("published-sqlite", lambda rng: damage(_EXPORT.read_bytes(), rng), _database),
+    Parser("jobstats", _worse(_drawn_summary), _means(jobstats.read)),
+    Parser("jobreport", _worse(_drawn_report), _means(jobreport.read)),
     Parser("gssr-record", _worse(_drawn_record), _file(gssr_record.read, "proc_0.csv")),
 )

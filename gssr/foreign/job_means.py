@@ -1,0 +1,50 @@
+"""Runs of which a tool has kept means alone, one for each GPU: the mean becomes the one sample of the GPU, at the end of the
+time that it is of. What is known as a maximum only is no sample, and is told in notes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.foreign.series import ForeignGpu, ForeignSeries, Note, SeriesPiece, in_order
+
+
+class MeansOfGpu(NamedTuple):
+    """What was kept of one GPU. ``start``, ``end``: the time that the means are of, unix s; ``values``: means by metric,
+    in the catalogue's units, without those that are unknown; ``most_memory``: the most device memory in use, bytes,
+    None if unknown."""
+
+    gpu: ForeignGpu
+    start: float
+    end: float
+    values: dict[str, float]
+    most_memory: float | None = None
+
+
+def series_of(kind: str, gpus: Sequence[MeansOfGpu], notes: Sequence[str], tool: str) -> ForeignSeries:
+    """Make one run of the means of its GPUs, of which there is at least one. ``tool`` is what notes call the tool that
+    kept them; ``notes`` are further sentences."""
+    start, end = min(each.start for each in gpus), max(each.end for each in gpus)
+    lengths = [each.end - each.start for each in gpus]
+    seconds = max(lengths)
+    up_to = "" if min(lengths) == seconds else "up to "
+    said = [
+        f"{tool} keeps no samples: the one sample of each GPU is the mean over {up_to}{seconds:,.0f} s, so nothing is known "
+        "of when a GPU was busy"
+    ]
+    used = [(each.most_memory, each.gpu) for each in gpus if each.most_memory is not None]
+    if used:
+        most, gpu = max(used, key=lambda pair: pair[0])
+        size = f" of {gpu.memory_total / 1e9:.1f} GB" if gpu.memory_total else ""
+        place = f"{gpu.node or '?'}:{'?' if gpu.device_index is None else gpu.device_index}"
+        said.append(
+            f"of device memory {tool} keeps the maximum alone: at most {most / 1e9:.1f} GB{size} were in use, on {place}"
+        )
+    pieces = []
+    for position, each in enumerate(gpus):
+        values = {name: np.array([value]) for name, value in each.values.items()}
+        pieces.append(SeriesPiece(np.array([position]), np.array([each.end]), values))
+    return ForeignSeries(
+        kind, in_order(pieces), [each.gpu for each in gpus], [Note(text) for text in (*said, *notes)],
+        sampling_seconds=max(seconds, 0.001), started_at=start, ended_at=end,
+    )  # fmt: skip
