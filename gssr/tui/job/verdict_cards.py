@@ -89,7 +89,7 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
 
     def show(self, result: Result, _view: View) -> None:
         """Show the first verdicts as cards, and below them how many more there are on Why, or that no rule finds
-        anything; no cards before there is a judgement."""
+        anything, or that samples are too few for them; no cards before there is a judgement."""
         height = self.screen.has_class("-short"), self.screen.has_class("-medium")
         if result.judgement is self._told and height == self._told_for:
             return
@@ -104,7 +104,9 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         more = len(verdicts) - len(cards)
         said = self.query_one("#more-verdicts", Words)
         said.display = more > 0 or (result.judgement is not None and not verdicts)
-        said.say(f"{more} more on Why" if more > 0 else "no rule finds anything wrong")
+        few = result.judgement.too_few if result.judgement is not None else None
+        nothing = f"not judged: {few}" if few else "no rule finds anything wrong"
+        said.say(f"{more} more on Why" if more > 0 else nothing)
         self.call_after_refresh(self._point_to_what_is_cut)
 
     def on_resize(self) -> None:

@@ -183,7 +183,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
         nothing = self.query_one("#no-cause", Words)
         nothing.display = not self._verdicts
         if not self._verdicts:
-            nothing.say(NOTHING if judgement is not None else not_judged(result))
+            nothing.say(NOTHING if judgement is not None and not judgement.too_few else not_judged(result))
         abstained = self.query_one("#abstained", Words)
         abstained.display = judgement is not None and bool(judgement.abstentions)
         if judgement is not None and abstained.display:
