@@ -17,6 +17,7 @@ from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.foreign import jobstats
 from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints
+from gssr.model.analyze import analyze
 from gssr.store.read.recording import open_recording
 
 SECONDS = 72
@@ -156,6 +157,8 @@ def test_what_was_exported_is_imported_with_its_means(tmp_path: Path, in_job: No
         assert mean == pytest.approx(rows.values["gpu_utilization"][own].mean(), abs=0.0006)
         assert gpu.memory_total == before.gpus[place[gpu.node, gpu.device_index]].memory_total
     assert after.run.sampling_ms == 1000 * SECONDS and main(["analyze", str(back)]) == 0
+    judged = analyze(after).judgement
+    assert judged.breakdown is None and judged.too_few == "no GPU has more than 1 sample" and not judged.verdicts
 
 
 JOB = {
