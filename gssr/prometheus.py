@@ -57,6 +57,8 @@ FAMILIES: dict[str, Family] = {metric.name: _family(metric) for metric in METRIC
 RUN_INFO = Family("gssr_run", "", "info", "The run or job that has this GPU; always 1.", 1.0)
 """What is known of the run on a GPU, as labels beside those of the GPU (GPU_LABELS). Series of metrics carry no name of a
 run, so that a server keeps as many series as there are GPUs and metrics, however many runs there were."""
+POD_INFO = Family("gssr_pod", "", "info", "A pod of Kubernetes that has a process on this GPU; always 1.", 1.0)
+"""One series for each pod on a GPU, with its namespace, pod and container beside the labels of the GPU."""
 GPU_LABELS = ("node", "gpu", "uuid", "mig", "overlap")
 """Labels by which a series of a metric and one of RUN_INFO are about the same GPU. ``overlap`` is there only where
 recordings overlap in time on one GPU: 1 for the second of them, and so on."""

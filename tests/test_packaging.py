@@ -11,6 +11,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from gssr.commands import profile
 from gssr.version import DISTRIBUTION, __version__
 
 ROOT = Path(__file__).parents[1]
@@ -97,6 +98,19 @@ def test_easybuild_brings_versions_that_are_allowed() -> None:
 )
 def test_the_version_is_the_same_everywhere(path: str, text: str) -> None:
     assert text in (ROOT / path.format(__version__)).read_text()
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGING / "kubernetes").glob("*.yaml")), ids=lambda path: path.stem)
+def test_manifests_mount_what_they_name_and_their_commands_are_understood(path: Path) -> None:
+    text = path.read_text()
+    volumes = text.partition("volumes:\n")[2] if text.count("  volumes:\n") == 1 else ""
+    assert set(re.findall(r"- name: ([\w-]+)(?: #.*)?\n +mountPath", text)) == set(
+        re.findall(r"- name: ([\w-]+)", volumes)
+    )
+    assert set(re.findall(r"image: registry.example/gssr:(\S+)", text)) == {__version__}
+    options = re.findall(r"--[a-z][a-z-]+", text.partition("args:")[2].partition("- --\n")[0])
+    known = {flag for option in profile.OPTIONS for flag in option.flags} | {"--no-summary"}
+    assert set(options) <= known
 
 
 def test_the_changelog_begins_with_this_version() -> None:

@@ -27,6 +27,7 @@ from gssr.store.liveness import process_start
 from gssr.store.write.writer import COMMIT_SECONDS, Writer
 
 if TYPE_CHECKING:
+    from gssr.backends.pods import PodNames
     from gssr.backends.workload_processes import WorkloadSampler
     from gssr.profile.sampling.engine_share import EngineShare
     from gssr.profile.sampling.gpu_processes import GpuProcessLog
@@ -75,10 +76,13 @@ class Share:
         self._processes: GpuProcessLog | None = None
         self.low_score: LowScore | None = None
         self._textfile: Textfile | None = None
+        self._pods: PodNames | None = None
         if plan.textfile is not None:
+            from gssr.backends.pods import PodNames
             from gssr.profile.sampling.textfile import textfile_of
 
             self._textfile = textfile_of(plan, plan.textfile, self._tell)
+            self._pods = PodNames()
         if plan.siblings:
             try:
                 self._claims = Claims(self._node, str(plan.run["run_id"]))
@@ -423,13 +427,17 @@ class Share:
         return f"GPU {self._found.devices[position].device_index if self._found is not None else position}"
 
     def _keep_processes(self, look: ProcessSnapshot, now: float) -> None:
-        """Record what was seen to run on a GPU, if the plan asks for it."""
+        """Record what was seen to run on a GPU, if the plan asks for it, and publish whose pods these are, if they are
+        known."""
         if self._processes is None:
             from gssr.profile.sampling.gpu_processes import GpuProcessLog
 
             self._processes = GpuProcessLog(self._plan, self._writer, self._all_workloads, self._say)
         self._processes.workload = self._members
         self._processes.keep(look, look.gpu, now)
+        if self._textfile is not None and self._pods is not None:
+            found = [self._pods.pod_of(running.pid, monotonic()) for running in look.running]
+            self._textfile.see_pods(look.gpu, [pod for pod in found if pod is not None])
 
     def last_look(self, now: float) -> int:
         """Call ``look`` at the end of the workload, after waiting up to OPENING_SECONDS for a driver or the hostengine

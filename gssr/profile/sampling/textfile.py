@@ -15,14 +15,15 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 from gssr.backends.base import Device
+from gssr.backends.pods import Pod
 from gssr.metrics import NAMES, PLACES
 from gssr.profile.sampling.plan import Plan
-from gssr.prometheus import FAMILIES, RUN_INFO, labels
+from gssr.prometheus import FAMILIES, POD_INFO, RUN_INFO, labels
 from gssr.store.format.rollup import Row
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.liveness import boot_id, process_start
@@ -40,6 +41,7 @@ _OLD_SECONDS = 60.0
 """After so long nobody is still about to write into an empty file."""
 _INFO_HEAD = f"# HELP {RUN_INFO.sample} {RUN_INFO.help}\n# TYPE {RUN_INFO.sample} gauge\n"
 """The text format that node_exporter reads has no type "info"."""
+_POD_HEAD = f"# HELP {POD_INFO.sample} {POD_INFO.help}\n# TYPE {POD_INFO.sample} gauge\n"
 _NO_NAME = re.compile(r"[^A-Za-z0-9.-]")
 
 
@@ -70,6 +72,10 @@ class Textfile:
         self._columns: list[tuple[int, float, str, list[str]]] = []
         self._infos: list[str] = []
         """Of each GPU, its line of RUN_INFO."""
+        self._gpus: list[dict[str, Any]] = []
+        """Of each GPU, the labels that name it."""
+        self._pods: dict[int, list[str]] = {}
+        """Of each GPU by its position, a line of POD_INFO for each pod that was seen on it last."""
         self._rows: dict[int, Row] = {}
         self._fresh_seconds = EVERY_SECONDS
         self._due = -math.inf
@@ -92,6 +98,7 @@ class Textfile:
         whose = [self._labels | {"rank": rank} for rank in ranks] or [self._labels] * len(gpus)
         about = [who | {"gpu": g.device_index, "uuid": g.uuid, "mig": g.mig} for who, g in zip(whose, gpus)]
         own = list(map(labels, about))
+        self._gpus += about
         infos = (labels(each | {"model": gpu.name}) for each, gpu in zip(about, gpus))
         self._infos += [f"{RUN_INFO.sample}{info} 1\n" for info in infos]
         self._fresh_seconds = max(EVERY_SECONDS, GAP_INTERVALS * sampling_seconds)
@@ -108,6 +115,17 @@ class Textfile:
         """Keep the newest sample of each GPU: (position of the GPU, unix time in s, values in catalogue order)."""
         for row in rows:
             self._rows[row[0]] = row
+
+    def see_pods(self, position: int, pods: Iterable[Pod]) -> None:
+        """Keep which pods have a process on a GPU, in place of those seen there before.
+
+        ``position``: the GPU's, as in rows; nothing is kept of one that was not added.
+        """
+        if position >= len(self._gpus):
+            return
+        gpu = self._gpus[position]
+        found = (labels(gpu | {"rank": None} | pod._asdict()) for pod in sorted(set(pods)))
+        self._pods[position] = [f"{POD_INFO.sample}{each} 1\n" for each in found]
 
     def tick(self, now: float) -> None:
         """Write the newest samples, if EVERY_SECONDS have passed since the last time; ``now`` in unix s.
@@ -176,6 +194,8 @@ class Textfile:
         parts = [f"{_OWNER}{json.dumps(self._owner)}\n"]
         if rows:
             parts += [_INFO_HEAD, *(self._infos[row[0]] for row in rows)]
+            pods = [line for row in rows for line in self._pods.get(row[0], ())]
+            parts += [_POD_HEAD, *pods] if pods else []
         for column, factor, head, begins in self._columns:
             values = [(begins[row[0]], value) for row in rows if (value := row[column]) is not None]
             lines = [f"{begin} {value * factor!r}\n" for begin, value in values if math.isfinite(value)]
