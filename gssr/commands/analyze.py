@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
 from gssr.commands.attached import ATTACH, laid_over, wrong_attach
+from gssr.commands.engines import ENGINES, with_engine
 from gssr.commands.inputs import (
     RULES,
     chosen_runs,
@@ -19,6 +20,7 @@ from gssr.commands.inputs import (
 )
 
 if TYPE_CHECKING:
+    from gssr.engine import Engine
     from gssr.model.analyze import Options as Wanted
     from gssr.model.fleet.figures import RunFigures
     from gssr.model.results import Analysis
@@ -141,6 +143,7 @@ OPTIONS = (
     RULES,
     *ATTACH,
     *_FOR_TRACES,
+    *ENGINES,
     *page_options.OPTIONS,
 )
 
@@ -181,6 +184,11 @@ class DrawingChoice(NamedTuple):
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when every run was analysed; 1 when a file could not be read, or only in part; 2 for wrong usage."""
+    return with_engine(options, _handle)
+
+
+def _handle(options: argparse.Namespace, engine: "Engine") -> int:
+    """Carry out ``gssr analyze``; return the exit code. ``engine``: who reads the traces of many ranks."""
     from gssr.metrics import select
 
     wrong = page_options.wrong_width(options) or wrong_attach(options)
@@ -209,7 +217,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     if traces:
         from gssr.commands.trace_pages import analyze_traces
 
-        return analyze_traces(names, options)
+        return analyze_traces(names, options, engine)
     for option in _FOR_TRACES:
         if getattr(options, option.flags[0].removeprefix("--").replace("-", "_")):
             return fail(f"{option.flags[0]}: is for traces: {names[0]} is a recording", USAGE)

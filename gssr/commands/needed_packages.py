@@ -41,6 +41,8 @@ PACKAGES = (
     Package("pyarrow", "pyarrow>=17,<27", "parquet"),
     Package("_otf2", "otf2>=3,<4", "scorep"),
     Package("mcp", "mcp>=2,<3", "mcp"),
+    Package("distributed", "distributed>=2025.1,<2027", "dask"),
+    Package("mpi4py", "mpi4py>=4,<5", "mpi"),
 )
 """Of those that GSSR asks for what a command can't do without. NVIDIA's driver is asked through nvidia-ml-py by the sampler,
 which says so where that is missing; pandas and sqlite-utils are for Python alone."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gssr.convert.tables import NODE, RUN, Columns, ExportError, ExportTable, plain
+from gssr.convert.tables import NODE, RUN, Columns, ExportError, ExportTable, Piece, plain
 from gssr.metrics import BY_NAME
 from gssr.store.disk import allow_descriptors
 from gssr.store.format.schema import Column
@@ -57,6 +57,7 @@ class ParquetSink:
     """
 
     splits_runs = True
+    only_ended = False
     most_nodes = 160
     rows_together = 2_000
 
@@ -70,11 +71,12 @@ class ParquetSink:
         self._tables: Sequence[ExportTable] = ()
         self._writers: dict[str, tuple[pq.ParquetWriter, BinaryIO]] = {}
 
-    def begin(self, run_id: str, tables: Sequence[ExportTable]) -> None:
+    def begin(self, run_id: str, tables: Sequence[ExportTable], started_at: float | None) -> Sequence[ExportTable]:  # noqa: ARG002
         """As in Sink."""
         self._run_id, self._tables = run_id, tables
         self._check_that_it_is_new()
         self._staged = tempfile.mkdtemp(prefix=".gssr-export-", dir=self._folder)
+        return tables
 
     def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:
         """As in Sink."""
@@ -97,7 +99,7 @@ class ParquetSink:
             writer = (_writer(file, schema, len(columns[schema.names[0]])), file)
         self._writers[folder] = writer
         of_table = {column.name: column for column in table.columns}
-        arrays = [_array(columns[field.name], of_table[field.name], field.type) for field in schema]
+        arrays = [array_of(columns[field.name], of_table[field.name], field.type) for field in schema]
         writer[0].write_table(pa.Table.from_arrays(arrays, schema=schema))
 
     def end(self) -> None:
@@ -119,6 +121,17 @@ class ParquetSink:
         """Raise ExportError where the run is there already and may not be replaced."""
         if not self._overwrite and any(os.path.lexists(self._place(table)) for table in self._tables):
             raise ExportError(f"run {self._run_id!r} is in {self._folder} already; -f replaces it")
+
+    def hand_over(self) -> Sequence[Piece]:
+        """As in Sink."""
+        return ()
+
+    def put(self, pieces: Sequence[Piece]) -> Sequence[str]:  # noqa: ARG002
+        """As in Sink."""
+        return ()
+
+    def stay(self) -> None:
+        """As in Sink."""
 
     def finish(self) -> None:
         """As in Sink."""
@@ -165,7 +178,7 @@ def _fields(table: ExportTable) -> pa.Schema:
     )
 
 
-def _array(values: NDArray[Any] | Sequence[Any], column: Column, kind: pa.DataType) -> pa.Array:
+def array_of(values: NDArray[Any] | Sequence[Any], column: Column, kind: pa.DataType) -> pa.Array:
     """Convert a column to Arrow; None, and NaN in arrays of floats, become NULL."""
     if isinstance(values, np.ndarray):
         return pa.array(values, from_pandas=True).cast(kind, safe=False)

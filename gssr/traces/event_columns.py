@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
+from gssr.engine import is_worker
 from gssr.traces.categories import CALLS, ON_GPU
 from gssr.traces.json_events import JsonEvents, mended, middle_of
 from gssr.traces.timeline import NO_LINK
@@ -206,7 +207,7 @@ def _received(stream: IO[bytes]) -> EventColumns:
 
 def _middle_of(path: str) -> int | None:
     try:
-        return middle_of(path) if sys.executable and len(os.sched_getaffinity(0)) > 1 else None
+        return middle_of(path) if sys.executable and len(os.sched_getaffinity(0)) > 1 and not is_worker() else None
     except OSError:
         return None
 
