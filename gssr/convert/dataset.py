@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, BinaryIO, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -39,9 +40,11 @@ LARGE_BYTES = 512 << 20
 """A file that has grown so large while it was written is closed."""
 ROW_GROUP = 1 << 17
 """Rows of a group, of which readers skip those that they need nothing of: about as many as DuckDB's own."""
-_HELD_BYTES = 64 << 20
+_HELD_BYTES = 32 << 20
 """Of rows that a run has in a table: of more it gets a file of its own, which can be thrown away if the run can't be read to
 its end."""
+_LOOSE_ROWS = 20_000
+"""Rows that are held as Python's values at most: some 20 MB."""
 _PENDING_RUNS = 2000
 """After so many runs what was written is put into place, so that no crash costs more."""
 _ASIDE = ".gssr-export-"
@@ -87,10 +90,7 @@ class DatasetSink:
 
     def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:  # noqa: ARG002, the node is a column
         """As in Sink."""
-        schema = schema_of(table)
-        of_table = {column.name: column for column in table.columns}
-        arrays = [array_of(columns[name], of_table[name], schema.field(name).type) for name in schema.names]
-        self._rows[table.name].add(pa.Table.from_arrays(arrays, schema=schema), _HELD_BYTES)
+        self._rows[table.name].add(columns)
 
     def end(self) -> None:
         """As in Sink."""
@@ -101,8 +101,7 @@ class DatasetSink:
                 continue
             together = self._open.setdefault((name, self._week), own)
             if together is not own:
-                for table in own.held:
-                    together.add(table, _HELD_BYTES)
+                together.add_rows_of(own)
             together.runs.append(self._run_id)
             if together.n_bytes >= LARGE_BYTES or len(together.runs) >= MOST_RUNS:
                 self._pieces.append(self._open.pop((name, self._week)).close())
@@ -139,8 +138,10 @@ class _PieceFile:
     week: str
     folder: str
     access: Access
-    held: list[pa.Table] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
+    _held: list[pa.Table] = field(default_factory=list)
+    _held_bytes: int = 0
+    _loose: dict[str, list[Any]] = field(default_factory=dict)
     _file: "_Writer | None" = None
 
     @property
@@ -153,22 +154,52 @@ class _PieceFile:
         """The bytes that are in the file so far."""
         return 0 if self._file is None else self._file.n_bytes
 
-    def add(self, rows: pa.Table, most_held: int) -> None:
-        """Add rows; those that are held go into the file when they take more than ``most_held`` bytes."""
-        if len(rows):
-            self.held.append(rows)
-        if sum(own.nbytes for own in self.held) > most_held:
+    def add(self, columns: Columns) -> None:
+        """Add rows. They are held as they are until there are many, as to turn a few into Arrow's takes as long."""
+        if any(isinstance(values, np.ndarray) for values in columns.values()):
+            self._hold_loose()
+            self._hold(self._as_arrow(columns))
+            return
+        for name, values in columns.items():
+            self._loose.setdefault(name, []).extend(values)
+        if len(self._loose[RUN]) >= _LOOSE_ROWS:
+            self._hold_loose()
+
+    def add_rows_of(self, other: "_PieceFile") -> None:
+        """Add the rows that another one holds and has not written."""
+        for rows in other._held:
+            self._hold_loose()
+            self._hold(rows)
+        if other._loose:
+            self.add(other._loose)
+
+    def _as_arrow(self, columns: Columns) -> pa.Table:
+        schema, of_table = schema_of(self.table), {column.name: column for column in self.table.columns}
+        arrays = [array_of(columns[name], of_table[name], schema.field(name).type) for name in schema.names]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def _hold_loose(self) -> None:
+        loose, self._loose = self._loose, {}
+        if loose:
+            self._hold(self._as_arrow(loose))
+
+    def _hold(self, rows: pa.Table) -> None:
+        """Hold rows, until all that are held take much memory."""
+        self._held.append(rows)
+        self._held_bytes += rows.nbytes
+        if self._held_bytes > _HELD_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         if self._file is None:
             self._file = _Writer(self.folder, schema_of(self.table), self.access)
-        for own in self.held:
+        for own in self._held:
             self._file.write(own)
-        self.held.clear()
+        self._held, self._held_bytes = [], 0
 
     def close(self, runs: Sequence[str] = ()) -> Piece:
         """Complete the file, which holds these ``runs`` and those that were noted."""
+        self._hold_loose()
         self._flush()
         assert self._file is not None
         own = (*self.runs, *runs)

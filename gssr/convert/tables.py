@@ -135,9 +135,9 @@ class Exported:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """As ``gssr analyze`` prints it, without phases, of which no table tells."""
+        """As ``gssr analyze`` prints it, without phases and details, of which no table tells."""
         self.__dict__.pop("figures", None)  # they come before; of very many GPUs both take much memory
-        return analyze(self.reader, Options(rules=self._rules, phases=False))
+        return analyze(self.reader, Options(rules=self._rules, phases=False, details=False))
 
 
 class ExportTable(NamedTuple):
