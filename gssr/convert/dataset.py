@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, BinaryIO, Self
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gssr.convert.parquet import array_of, type_of
+from gssr.convert.parquet import array_of, parquet_writer, type_of
 from gssr.convert.tables import EXPORTED, RUN, BusyError, Columns, ExportError, ExportTable, Piece
 from gssr.model.fleet.fleet import week_of
 from gssr.store.disk import FILE
@@ -218,9 +218,7 @@ class _Writer:
         self._schema = schema
         self.path = os.path.join(folder, f"{os.urandom(8).hex()}.parquet")
         self._file: BinaryIO = open(new_file(self.path, access), "wb")  # noqa: SIM115, close and discard do
-        self._parquet: Any = pq.ParquetWriter(
-            self._file, schema, compression="zstd", use_dictionary=True, write_statistics=True, data_page_version="1.0"
-        )
+        self._parquet = parquet_writer(self._file, schema, ROW_GROUP)
         self._waiting: list[pa.Table] = []
         self._n_waiting = 0
 
@@ -375,31 +373,46 @@ class ParquetDataset(DatasetSink):
             there = self._there[table.name, week] = _files_there(self._folder, table.name, week)
         output_folder(place, self._access)
         new = {run for piece in pieces for run in piece.runs}
-        growing = next((path for path, runs in there.items() if _is_small(path, runs)), None)
-        for path, runs in list(there.items()) if self._overwrite else ():
-            gone = new.intersection(runs)
-            if gone and path != growing:
+        for path, runs in list(there.items()):
+            gone = new.intersection(runs)  # what is replaced
+            if gone:
                 self._without(table, path, gone, there)
-        small = [piece for piece in pieces if _is_small(piece.path, piece.runs)]
+        growing = next((path for path, runs in there.items() if _is_small(path, runs)), None)
+        small = []
         for piece in pieces:
-            if piece not in small:
+            if _is_small(piece.path, piece.runs):
+                small.append(piece)
+            else:
                 path = _next_name(place)
                 os.rename(piece.path, path)
                 there[path] = list(piece.runs)
-        if not small:
-            return
-        before = [] if growing is None else [run for run in there[growing] if run not in new]
-        held = [*before, *(run for piece in small for run in piece.runs)]
-        if growing is None and len(small) == 1:
-            made = small[0].path
+        while small:
+            n = _n_together(small, growing, there)
+            growing = self._put_into_one(table, place, small[:n], growing, there)
+            del small[:n]
+
+    def _put_into_one(
+        self,
+        table: ExportTable,
+        place: str,
+        pieces: Sequence[Piece],
+        growing: str | None,
+        there: dict[str, list[str]],
+    ) -> str | None:
+        """Put small files into the one in place that is still small, ``growing``, or where there is none into a new one.
+        Returns the file if it is still small, else None."""
+        before = [] if growing is None else there[growing]
+        files = [*([] if growing is None else [growing]), *(piece.path for piece in pieces)]
+        held = [*before, *(run for piece in pieces for run in piece.runs)]
+        if len(files) == 1:
+            made = files[0]
         else:
-            files = [*([] if growing is None else [growing]), *(piece.path for piece in small)]
-            gone = new.intersection([] if growing is None else there[growing])
             access = self._access if growing is None else _both(self._access, growing)
-            made = self._written(table, files, held, gone, access, first_only=growing is not None)
+            made = self._written(table, files, held, (), access)
         path = growing or _next_name(place)
         os.replace(made, path)
         there[path] = held
+        return path if _is_small(path, held) else None
 
     def _without(self, table: ExportTable, path: str, gone: Collection[str], there: dict[str, list[str]]) -> None:
         """Take runs out of a file that is in place."""
@@ -418,19 +431,16 @@ class ParquetDataset(DatasetSink):
         runs: Sequence[str],
         gone: Collection[str],
         access: Access,
-        first_only: bool = False,
     ) -> str:
-        """Write the rows of some files into one, aside, without the runs that are ``gone`` (``first_only``: that are so from
-        the first file). Returns its path. Columns that only older or newer versions have are kept."""
+        """Write the rows of some files into one, aside, without the runs that are ``gone``. Returns its path. Columns that
+        only older or newer versions have are kept."""
         schemas = [pq.read_schema(path).remove_metadata() for path in files]
         schema = pa.unify_schemas([schema_of(table), *schemas]).with_metadata(schema_of(table).metadata)
         writer = _Writer(self._aside, schema, access)
-        for number, path in enumerate(files):
+        for path in files:
             for rows in _rows_of(path, schema):
-                without = bool(gone) and not (first_only and number)
-                writer.write(
-                    rows.filter(pc.invert(pc.is_in(rows[RUN], pa.array(gone, pa.string())))) if without else rows
-                )
+                kept = rows.filter(pc.invert(pc.is_in(rows[RUN], pa.array(gone, pa.string())))) if gone else rows
+                writer.write(kept)
                 self.stay()
         return writer.close(runs)
 
@@ -449,6 +459,16 @@ def _rows_of(path: str, schema: pa.Schema) -> Iterator[pa.Table]:
 
 def _is_small(path: str, runs: Sequence[str]) -> bool:
     return os.stat(path).st_size < SMALL_BYTES and len(runs) < MOST_RUNS
+
+
+def _n_together(small: Sequence[Piece], growing: str | None, there: Mapping[str, Sequence[str]]) -> int:
+    """Return how many of some small files, at least one, go into one, so that it is no longer small."""
+    n_bytes, n_runs = (0, 0) if growing is None else (os.stat(growing).st_size, len(there[growing]))
+    for n, piece in enumerate(small, 1):
+        n_bytes, n_runs = n_bytes + os.stat(piece.path).st_size, n_runs + len(piece.runs)
+        if n_bytes >= SMALL_BYTES or n_runs >= MOST_RUNS:
+            return n
+    return len(small)
 
 
 def _next_name(place: str) -> str:
