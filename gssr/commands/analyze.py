@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
 from gssr.commands.attached import ATTACH, laid_over, wrong_attach
-from gssr.commands.engines import ENGINES, with_engine
 from gssr.commands.inputs import (
     RULES,
     chosen_runs,
@@ -18,9 +17,9 @@ from gssr.commands.inputs import (
     selectors,
     traces_among,
 )
+from gssr.commands.with_workers import WORKERS, with_workers
 
 if TYPE_CHECKING:
-    from gssr.engine import Engine
     from gssr.model.analyze import Options as Wanted
     from gssr.model.fleet.figures import RunFigures
     from gssr.model.results import Analysis
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from gssr.report.terminal import RunLine
     from gssr.store.index import Index
     from gssr.store.read.recording import Recording, RunReader
+    from gssr.workers import Workers
 
 REPORT_ENDS = (".html", ".pdf")
 """What the names of reports end in."""
@@ -143,7 +143,7 @@ OPTIONS = (
     RULES,
     *ATTACH,
     *_FOR_TRACES,
-    *ENGINES,
+    *WORKERS,
     *page_options.OPTIONS,
 )
 
@@ -184,11 +184,11 @@ class DrawingChoice(NamedTuple):
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when every run was analysed; 1 when a file could not be read, or only in part; 2 for wrong usage."""
-    return with_engine(options, _handle)
+    return with_workers(options, _handle)
 
 
-def _handle(options: argparse.Namespace, engine: "Engine") -> int:
-    """Carry out ``gssr analyze``; return the exit code. ``engine``: who reads the traces of many ranks."""
+def _handle(options: argparse.Namespace, workers: "Workers") -> int:
+    """Carry out ``gssr analyze``; return the exit code. ``workers``: who reads the traces of many ranks."""
     from gssr.metrics import select
 
     wrong = page_options.wrong_width(options) or wrong_attach(options)
@@ -217,7 +217,7 @@ def _handle(options: argparse.Namespace, engine: "Engine") -> int:
     if traces:
         from gssr.commands.trace_pages import analyze_traces
 
-        return analyze_traces(names, options, engine)
+        return analyze_traces(names, options, workers)
     for option in _FOR_TRACES:
         if getattr(options, option.flags[0].removeprefix("--").replace("-", "_")):
             return fail(f"{option.flags[0]}: is for traces: {names[0]} is a recording", USAGE)

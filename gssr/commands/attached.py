@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from gssr.commands import Option
 
 if TYPE_CHECKING:
-    from gssr.engine import Engine
     from gssr.model.joined.match import Match
     from gssr.store.format.rows import AttachedTrace
     from gssr.store.read.recording import RunReader
     from gssr.traces.timeline import Timeline
+    from gssr.workers import Workers
 
 ATTACH = (
     Option(
@@ -70,7 +70,7 @@ def write_digests(
     progress: Callable[[float], None] = lambda _: None,
     until: float = math.inf,
     most: int | None = None,
-    engine: Engine | None = None,
+    workers: Workers | None = None,
 ) -> tuple[int, list[str]]:
     """Read the traces attached to a recording that have no digest, and write their digests into it.
 
@@ -79,7 +79,7 @@ def write_digests(
         progress: gets the share done, 0-1.
         until: time.monotonic at which no further trace is begun.
         most: only traces that are a rank's own, and of at most so many bytes; None: all.
-        engine: who reads the traces; None: this process.
+        workers: who reads the traces; None: this process.
 
     Returns:
         How many were digested, and of others sentences that say why not.
@@ -98,7 +98,7 @@ def write_digests(
         every = [(number, row) for number, run in runs for row in to_open(run.traces()) if row.digest is None]
     wanted = [each for each in every if most is None or (each[1].node is not None and each[1].size <= most)]
     digest_each = partial(_digest_each, recording=recording)
-    found = digest_each(wanted) if engine is None else engine.map(digest_each, wanted, partial(_killed, recording))
+    found = digest_each(wanted) if workers is None else workers.map(digest_each, wanted, partial(_killed, recording))
     rows, refused = [], []
     for place, (_, row) in enumerate(wanted):
         if time.monotonic() > until:

@@ -9,17 +9,17 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
-from gssr.commands.engines import ENGINES, with_engine
 from gssr.commands.inputs import looking_at, traces_among
+from gssr.commands.with_workers import WORKERS, with_workers
 
 if TYPE_CHECKING:
     from gssr.commands.progress_bar import ProgressBar
-    from gssr.convert.tables import ExportTable, Piece, Sink
-    from gssr.engine import Engine
+    from gssr.convert.tables import ExportTable, Sink, WrittenFile
     from gssr.model.verdicts.table import RuleTable as Rules
     from gssr.store.output_file import Access
     from gssr.store.read.recording import RunReader
     from gssr.traces.timeline import Timeline
+    from gssr.workers import Workers
 
 FORMATS = ("parquet", "csv", "json", "openmetrics", "perfetto")
 ONE_FILE = {"openmetrics": ".txt", "perfetto": ".json"}
@@ -85,18 +85,18 @@ OPTIONS = (
         {"action": "store_true", "help": "of perfetto: with what the traces attached to a run show, on its clock"},
     ),
     Option(("-f", "--force-overwrite"), {"action": "store_true", "help": "replace what was exported before"}),
-    *ENGINES,
+    *WORKERS,
 )
 
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when everything was exported; 1 when something could not be read, or written, or was there already; 2 for
     wrong usage."""
-    return with_engine(options, _handle)
+    return with_workers(options, _handle)
 
 
-def _handle(options: argparse.Namespace, engine: "Engine") -> int:
-    """Carry out ``gssr export``; return the exit code. ``engine``: who reads the recordings."""
+def _handle(options: argparse.Namespace, workers: "Workers") -> int:
+    """Carry out ``gssr export``; return the exit code. ``workers``: who reads the recordings."""
     if options.dataset is not None:
         if options.output is not None or options.format != FORMATS[0]:
             return fail(f"--dataset {options.dataset}: is a folder of Parquet files: leave out -o and --format", USAGE)
@@ -117,17 +117,17 @@ def _handle(options: argparse.Namespace, engine: "Engine") -> int:
         with looking_at(options.places) as places:
             called = {place: name for name, place in places.items()}
             options.places = [places.get(name, name) for name in options.places]
-            return _one_file(options) if options.format in ONE_FILE else _folder(options, called, engine)
+            return _one_file(options) if options.format in ONE_FILE else _folder(options, called, workers)
     except RecordingError as error:
         return fail(str(error), BAD_INPUT)
 
 
-def _folder(options: argparse.Namespace, called: Mapping[str, str], engine: "Engine") -> int:
+def _folder(options: argparse.Namespace, called: Mapping[str, str], workers: "Workers") -> int:
     """Export recordings and traces into a folder of files; return the exit code.
 
-    ``called``: of places that stand in for a file of another tool, that file's name; ``engine``: who reads recordings.
+    ``called``: of places that stand in for a file of another tool, that file's name; ``workers``: who reads recordings.
     """
-    from gssr.convert.tables import EXPORTED, BusyError, ExportError
+    from gssr.convert.tables import EXPORTED, DatasetBusyError, ExportError
     from gssr.convert.traces import TRACE_TABLES, export_traces
     from gssr.model.verdicts.rules import from_environment
     from gssr.store.read.open import recordings_in
@@ -154,35 +154,36 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str], engine: "Eng
         tell(sentence)
     if not (found.names or traces):
         return fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
-    n_traced, n_runs, code = 0, 0, OK
+    n_traced, n_runs, n_there, code = 0, 0, 0, OK
     problems: Sequence[str] = ()
     try:
         with _sink(options, [*found.names, *traces]) as sink:
             if traces:
                 chosen = [table for name, table in TRACE_TABLES.items() if name in names]
-                n_traced, problems = export_traces(traces, sink, chosen, options.metric, engine)
+                n_traced, problems = export_traces(traces, sink, chosen, options.metric, workers)
             tables = [table for name, table in EXPORTED.items() if name in names]
             recordings = {name: called.get(name, name) for name in found.names}
-            n_runs, code = _export(recordings, sink, tables, rules, engine)
+            n_runs, n_there, code = _export(recordings, sink, tables, rules, workers)
     except (TraceError, ExportError, ValueError) as error:
-        return fail(f"{options.output}: {error}" if isinstance(error, BusyError) else str(error), BAD_INPUT)
+        return fail(f"{options.output}: {error}" if isinstance(error, DatasetBusyError) else str(error), BAD_INPUT)
     except OSError as error:
         return fail(f"{error.filename or options.output}: can't be written: {error.strerror}", BAD_INPUT)
     n_runs += n_traced
     for problem in problems:
         code = fail(problem, BAD_INPUT)
-    code = _said(options.output, n_runs) or code
+    code = _said(options.output, n_runs, n_there) or code
     return BAD_INPUT if found.unreadable else code
 
 
-def _said(output: str, n_runs: int) -> int:
-    """Print how many runs were exported where, and return the exit code. Prints nothing for none, or where stdout was
-    written to."""
+def _said(output: str, n_runs: int, n_there: int = 0) -> int:
+    """Print how many runs were exported where, and how many were there before; return the exit code. Prints nothing for
+    none, or where stdout was written to."""
     from gssr.render.cells import clean
 
-    if not n_runs or output.startswith("/dev/") or not (os.path.isdir(output) or os.path.isfile(output)):
+    if not (n_runs or n_there) or output.startswith("/dev/") or not (os.path.isdir(output) or os.path.isfile(output)):
         return OK
-    return put(f"{clean(output)}: {n_runs:,} {'run' if n_runs == 1 else 'runs'} exported\n")
+    there = f", {n_there:,} {'was' if n_there == 1 else 'were'} there already" if n_there else ""
+    return put(f"{clean(output)}: {n_runs:,} {'run' if n_runs == 1 else 'runs'} exported{there}\n")
 
 
 def _traces(places: "Sequence[str]") -> list[str]:
@@ -282,7 +283,7 @@ def _intervals(run: "RunReader", recording: str) -> "Iterator[Timeline]":
 def _sink(options: argparse.Namespace, names: Sequence[str]) -> "Iterator[Sink]":
     """Yield what takes the tables in the wanted format.
 
-    Raises ImportError where the package for it is missing, OSError where the folder can't be written, BusyError where
+    Raises ImportError where the package for it is missing, OSError where the folder can't be written, DatasetBusyError where
     somebody else writes into it.
     """
     from gssr.store.output_file import access_of
@@ -304,41 +305,43 @@ def _sink(options: argparse.Namespace, names: Sequence[str]) -> "Iterator[Sink]"
 
 
 class _Exported(NamedTuple):
-    """What came of a recording: how many runs were exported, how many are left for later as they have not ended, sentences
-    about what could not be exported, and files that hold runs of it and of those before it."""
+    """What came of a recording: how many runs were exported, were there already, or are left for later as they have not
+    ended; sentences about what could not be exported; and files that hold runs of it and of those before it."""
 
     n_runs: int
+    n_there: int
     n_going_on: int
     problems: "Sequence[str]"
-    pieces: "Sequence[Piece]" = ()
+    pieces: "Sequence[WrittenFile]" = ()
 
 
 def _export(
-    names: Mapping[str, str], sink: "Sink", tables: "Sequence[ExportTable]", rules: "Rules", engine: "Engine"
-) -> tuple[int, int]:  # fmt: skip
+    names: Mapping[str, str], sink: "Sink", tables: "Sequence[ExportTable]", rules: "Rules", workers: "Workers"
+) -> tuple[int, int, int]:  # fmt: skip
     """Export recordings table by table, with a progress bar; failures are said.
 
-    ``names``: the path of each recording and what it is called. Returns how many runs were exported, and the exit code.
-    Raises OSError and ExportError where nothing more can be written.
+    ``names``: the path of each recording and what it is called. Returns how many runs were exported and were there
+    already, and the exit code. Raises OSError and ExportError where nothing more can be written.
     """
     from gssr.commands.progress_bar import ProgressBar
 
-    bar, n_runs, n_going_on, code = ProgressBar("exporting"), 0, 0, OK
-    n_workers = engine.n_for(len(names), PER_PROCESS) if sink.splits_runs else 1
+    bar, n_runs, n_there, n_going_on, code = ProgressBar("exporting"), 0, 0, 0, OK
+    n_workers = workers.n_for(len(names), PER_PROCESS) if sink.splits_runs else 1
     export_each = partial(_export_each, sink=sink, tables=tuple(table.name for table in tables), rules=rules)
     gc.freeze()  # so that no process looks for garbage in what is imported
     try:
         exported = (
-            engine.map(
+            workers.map(
                 export_each, [*names.items()], _unread, per_worker=PER_PROCESS,
                 at_once=min(max(len(names) // (_TURNS * n_workers), 1), MOST_TOGETHER), meanwhile=sink.stay,
             )
-            if n_workers > 1 or (engine.is_elsewhere and sink.splits_runs)
+            if n_workers > 1 or (workers.is_elsewhere and sink.splits_runs)
             else export_each([*names.items()], progress=bar.show)
         )  # fmt: skip
         for done, each in enumerate(exported, 1):
             twice = [f"run {run!r} was exported already, from another recording" for run in sink.put(each.pieces)]
             n_runs += each.n_runs - len(twice)
+            n_there += each.n_there
             n_going_on += each.n_going_on
             bar.show(min(done / len(names), 1.0))
             for problem in (*each.problems, *twice):
@@ -349,12 +352,12 @@ def _export(
         bar.clear()
     if n_going_on:
         tell(f"{n_going_on:,} {'run has' if n_going_on == 1 else 'runs have'} not ended: left for a later export")
-    return n_runs, code
+    return n_runs, n_there, code
 
 
 def _unread(named: tuple[str, str]) -> _Exported:
     """Return what is said of a recording that no worker has survived."""
-    return _Exported(0, 0, [f"{named[1]}: the process that read it died"])
+    return _Exported(0, 0, 0, [f"{named[1]}: the process that read it died"])
 
 
 def _export_each(
@@ -397,7 +400,7 @@ def _export_recording(
     from gssr.store.read.open import RecordingError
     from gssr.store.read.recording import open_recording
 
-    n_runs, n_going_on, problems = 0, 0, []
+    n_runs, n_there, n_going_on, problems = 0, 0, 0, []
     try:
         with closing(open_recording(place)) as recording:
             n = len(recording.runs)
@@ -407,14 +410,15 @@ def _export_recording(
                     continue
                 try:
                     of_one = partial(_add_share, progress, number / n, n)
-                    n_runs += export(reader, name, sink, tables, rules, of_one)
+                    is_new = export(reader, name, sink, tables, rules, of_one)
+                    n_runs, n_there = n_runs + is_new, n_there + (not is_new)
                 except ExportError as error:
                     problems.append(f"{name}: {error}")
             if recording.damage:
                 problems.append(recording.damage)
     except RecordingError as error:
         problems.append(str(error))
-    return _Exported(n_runs, n_going_on, problems)
+    return _Exported(n_runs, n_there, n_going_on, problems)
 
 
 def _add_share(progress: Callable[[float], None], before: float, n: int, share: float) -> None:

@@ -90,6 +90,14 @@ def _opens_recording(options: argparse.Namespace) -> bool:
 
 _SCREEN = ("numpy", "plotext", "textual", "rich")
 _OTF2 = ("_otf2",)
+_BY_WORKERS = {
+    command: (
+        Use(f"{command} --dask", ("distributed",), lambda options: options.dask is not None),
+        Use(f"{command} --mpi", ("mpi4py",), lambda options: options.mpi),
+    )
+    for command in ("analyze", "fleet", "export", "merge")
+}
+"""Of the commands that read many files."""
 USES: dict[str, tuple[Use, ...]] = {
     "profile": (
         Use("profile", ()),
@@ -112,18 +120,21 @@ USES: dict[str, tuple[Use, ...]] = {
         Use("analyze --report FILE.pdf", ("matplotlib",), _reports(".pdf")),
         Use("analyze --report FILE.html", ("PIL",), _reports(".html")),
         Use("analyze OTF2", _OTF2, _reads_otf2),
+        *_BY_WORKERS["analyze"],
     ),
     "compare": (Use("compare", ("numpy",)), Use("compare OTF2", _OTF2, _reads_otf2)),
-    "fleet": (Use("fleet", ("numpy",)),),
+    "fleet": (Use("fleet", ("numpy",)), *_BY_WORKERS["fleet"]),
     "export": (
         Use("export", ("numpy",)),
         Use("export --format parquet", ("pyarrow",), lambda options: options.format == "parquet"),
         Use("export OTF2", _OTF2, _reads_otf2),
+        *_BY_WORKERS["export"],
     ),
     "import": (Use("import", ("numpy",)),),
     "merge": (
         Use("merge NAME.sql.d", ()),
         Use("merge NAME.sql, --attach, --digest", ("numpy",), _opens_recording),
+        *_BY_WORKERS["merge"],
     ),
     "mark": (Use("mark", ()),),
     "demo": (Use("demo", ("numpy", "plotext")),),

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gssr.convert.parquet import array_of, parquet_writer, type_of
-from gssr.convert.tables import EXPORTED, RUN, BusyError, Columns, ExportError, ExportTable, Piece
+from gssr.convert.tables import EXPORTED, RUN, Columns, DatasetBusyError, ExportError, ExportTable, WrittenFile
 from gssr.model.fleet.fleet import week_of
 from gssr.store.disk import FILE
 from gssr.store.merge.lock import Lock, acquire
@@ -65,10 +65,10 @@ class DatasetSink:
         once more; ``access``: for whom files are made."""
         self._folder, self._aside, self._overwrite, self._access = folder, aside, overwrite, access
         self._run_id, self._week = "", ""
-        self._rows: dict[str, _PieceFile] = {}
+        self._rows: dict[str, _FileAside] = {}
         self._begun: set[str] = set()
-        self._open: dict[tuple[str, str], _PieceFile] = {}
-        self._pieces: list[Piece] = []
+        self._open: dict[tuple[str, str], _FileAside] = {}
+        self._pieces: list[WrittenFile] = []
 
     def begin(self, run_id: str, tables: Sequence[ExportTable], started_at: float | None) -> Sequence[ExportTable]:
         """As in Sink: the tables are those in which the run is missing."""
@@ -82,11 +82,11 @@ class DatasetSink:
         ]
         if missing:
             self._begun.add(run_id)
-            self._rows = {table.name: self._piece_file(table) for table in missing}
+            self._rows = {table.name: self._file_aside(table) for table in missing}
         return missing
 
-    def _piece_file(self, table: ExportTable) -> "_PieceFile":
-        return _PieceFile(table, self._week, self._aside, self._access)
+    def _file_aside(self, table: ExportTable) -> "_FileAside":
+        return _FileAside(table, self._week, self._aside, self._access)
 
     def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:  # noqa: ARG002, the node is a column
         """As in Sink."""
@@ -116,14 +116,14 @@ class DatasetSink:
     def stay(self) -> None:
         """As in Sink."""
 
-    def put(self, pieces: Sequence[Piece]) -> Sequence[str]:  # noqa: ARG002
+    def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:  # noqa: ARG002
         """As in Sink, for a copy: nothing is put anywhere."""
         return ()
 
     def finish(self) -> None:
         """As in Sink, for a copy."""
 
-    def hand_over(self) -> Sequence[Piece]:
+    def hand_over(self) -> Sequence[WrittenFile]:
         """As in Sink."""
         pieces = [*self._pieces, *(own.close() for own in self._open.values())]
         self._pieces, self._open = [], {}
@@ -131,7 +131,7 @@ class DatasetSink:
 
 
 @dataclass
-class _PieceFile:
+class _FileAside:
     """A file of one table and week that is being written: rows are held until there are enough for a group of them."""
 
     table: ExportTable
@@ -165,7 +165,7 @@ class _PieceFile:
         if len(self._loose[RUN]) >= _LOOSE_ROWS:
             self._hold_loose()
 
-    def add_rows_of(self, other: "_PieceFile") -> None:
+    def add_rows_of(self, other: "_FileAside") -> None:
         """Add the rows that another one holds and has not written."""
         for rows in other._held:
             self._hold_loose()
@@ -197,13 +197,13 @@ class _PieceFile:
             self._file.write(own)
         self._held, self._held_bytes = [], 0
 
-    def close(self, runs: Sequence[str] = ()) -> Piece:
+    def close(self, runs: Sequence[str] = ()) -> WrittenFile:
         """Complete the file, which holds these ``runs`` and those that were noted."""
         self._hold_loose()
         self._flush()
         assert self._file is not None
         own = (*self.runs, *runs)
-        return Piece(self.table.name, self.week, self._file.close(own), own)
+        return WrittenFile(self.table.name, self.week, self._file.close(own), own)
 
     def discard(self) -> None:
         """Throw away what was written."""
@@ -306,18 +306,18 @@ class ParquetDataset(DatasetSink):
 
     def __init__(self, folder: str, overwrite: bool, access: Access) -> None:
         """``overwrite``: replace runs that are there already; ``access``: for whom files and folders are made. Raises
-        OSError, and BusyError if another process is at work."""
+        OSError, and DatasetBusyError if another process is at work."""
         output_folder(folder, access)
         lock = acquire(folder, _PATIENCE)
         if lock is None:
-            raise BusyError("another export is writing into it")
+            raise DatasetBusyError("another export is writing into it")
         self._lock: Lock = lock
         for name in os.listdir(folder):
             if name.startswith(_ASIDE):
                 shutil.rmtree(os.path.join(folder, name), ignore_errors=True)  # of an export that was killed
         super().__init__(folder, tempfile.mkdtemp(prefix=_ASIDE, dir=folder), overwrite, access)
         self._there: dict[tuple[str, str], dict[str, list[str]]] = {}
-        self._waiting: list[Piece] = []
+        self._waiting: list[WrittenFile] = []
         self._own: dict[tuple[str, str], set[str]] = {}
 
     def __reduce__(self) -> tuple[type[DatasetSink], tuple[str, str, bool, Access]]:
@@ -334,7 +334,7 @@ class ParquetDataset(DatasetSink):
         """As in Sink."""
         self._lock.touch()
 
-    def put(self, pieces: Sequence[Piece]) -> Sequence[str]:
+    def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:
         """As in Sink. They are put into place by ``finish``, which is called when there are many of them."""
         twice: dict[str, None] = {}
         for piece in pieces:
@@ -355,7 +355,7 @@ class ParquetDataset(DatasetSink):
     def finish(self) -> None:
         """As in Sink: put into place what is waiting. Raises ExportError, too."""
         waiting, self._waiting = self._waiting, []
-        groups: dict[tuple[str, str], list[Piece]] = {}
+        groups: dict[tuple[str, str], list[WrittenFile]] = {}
         for piece in waiting:
             groups.setdefault((piece.table, piece.week), []).append(piece)
         order = list(EXPORTED)
@@ -365,7 +365,7 @@ class ParquetDataset(DatasetSink):
                 raise ExportError("another export has taken over: give these recordings again")
             self._put_together(EXPORTED[table], week, pieces)
 
-    def _put_together(self, table: ExportTable, week: str, pieces: Sequence[Piece]) -> None:
+    def _put_together(self, table: ExportTable, week: str, pieces: Sequence[WrittenFile]) -> None:
         """Put the new files of a table and week into place."""
         place = _place(self._folder, table.name, week)
         there = self._there.get((table.name, week))
@@ -395,7 +395,7 @@ class ParquetDataset(DatasetSink):
         self,
         table: ExportTable,
         place: str,
-        pieces: Sequence[Piece],
+        pieces: Sequence[WrittenFile],
         growing: str | None,
         there: dict[str, list[str]],
     ) -> str | None:
@@ -461,7 +461,7 @@ def _is_small(path: str, runs: Sequence[str]) -> bool:
     return os.stat(path).st_size < SMALL_BYTES and len(runs) < MOST_RUNS
 
 
-def _n_together(small: Sequence[Piece], growing: str | None, there: Mapping[str, Sequence[str]]) -> int:
+def _n_together(small: Sequence[WrittenFile], growing: str | None, there: Mapping[str, Sequence[str]]) -> int:
     """Return how many of some small files, at least one, go into one, so that it is no longer small."""
     n_bytes, n_runs = (0, 0) if growing is None else (os.stat(growing).st_size, len(there[growing]))
     for n, piece in enumerate(small, 1):

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gssr.convert.tables import NODE, RUN, Columns, ExportError, ExportTable, Piece, plain
+from gssr.convert.tables import NODE, RUN, Columns, ExportError, ExportTable, WrittenFile, plain
 from gssr.metrics import BY_NAME
 from gssr.store.disk import allow_descriptors
 from gssr.store.format.schema import Column
@@ -124,11 +124,11 @@ class ParquetSink:
         if not self._overwrite and any(os.path.lexists(self._place(table)) for table in self._tables):
             raise ExportError(f"run {self._run_id!r} is in {self._folder} already; -f replaces it")
 
-    def hand_over(self) -> Sequence[Piece]:
+    def hand_over(self) -> Sequence[WrittenFile]:
         """As in Sink."""
         return ()
 
-    def put(self, pieces: Sequence[Piece]) -> Sequence[str]:  # noqa: ARG002
+    def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:  # noqa: ARG002
         """As in Sink."""
         return ()
 

@@ -38,7 +38,7 @@ class ExportError(Exception):
     """Something can't be exported; the text is one sentence."""
 
 
-class BusyError(ExportError):
+class DatasetBusyError(ExportError):
     """Another process writes into what is exported into, and goes on doing so."""
 
 
@@ -152,7 +152,7 @@ class ExportTable(NamedTuple):
     per_node: bool = False
 
 
-class Piece(NamedTuple):
+class WrittenFile(NamedTuple):
     """A finished file of one table and week that is not in place yet: its path, and the ids of the runs that it holds."""
 
     table: str
@@ -186,10 +186,10 @@ class Sink(Protocol):
     def end(self) -> None:
         """Complete the run: from now on it is in the export, or in what ``hand_over`` returns."""
 
-    def hand_over(self) -> Sequence[Piece]:
+    def hand_over(self) -> Sequence[WrittenFile]:
         """Complete the files that hold several runs, and return them."""
 
-    def put(self, pieces: Sequence[Piece]) -> Sequence[str]:
+    def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:
         """Take files that were handed over. Returns the ids of runs that others held before, and that are left out."""
 
     def stay(self) -> None:

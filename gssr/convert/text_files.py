@@ -18,7 +18,7 @@ from typing import Any, Literal, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.convert.tables import Columns, ExportError, ExportTable, Piece, is_numeric, plain
+from gssr.convert.tables import Columns, ExportError, ExportTable, WrittenFile, is_numeric, plain
 from gssr.render.csv_cells import cell
 from gssr.store.format.schema import Column
 from gssr.store.output_file import Access, new_file, output_folder
@@ -90,11 +90,11 @@ class TextSink:
     def end(self) -> None:
         """As in Sink."""
 
-    def hand_over(self) -> Sequence[Piece]:
+    def hand_over(self) -> Sequence[WrittenFile]:
         """As in Sink."""
         return ()
 
-    def put(self, pieces: Sequence[Piece]) -> Sequence[str]:  # noqa: ARG002
+    def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:  # noqa: ARG002
         """As in Sink."""
         return ()
 

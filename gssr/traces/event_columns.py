@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.engine import is_worker
 from gssr.traces.categories import CALLS, ON_GPU
 from gssr.traces.json_events import JsonEvents, mended, middle_of
 from gssr.traces.timeline import NO_LINK
+from gssr.workers import is_worker
 
 FLOW = frozenset("stf")
 """Phases that tie others together."""

@@ -1,6 +1,6 @@
 """What the runs of many recordings add up to: by user, label, command, job, node, GPU model, week or cause.
 
-Reading the figures of many recordings is a map over them (gssr/engine.py). What can't be read is told and never stops the
+Reading the figures of many recordings is a map over them (gssr/workers.py). What can't be read is told and never stops the
 rest.
 """
 
@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.engine import HERE, Engine
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.fleet.bad_nodes import BadNode, bad_nodes
 from gssr.model.fleet.figures import COMMON, GpuFigures, RunFigures, read_figures
@@ -27,6 +26,7 @@ from gssr.store.index import Index, Rows, state
 from gssr.store.liveness import silent_seconds
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
+from gssr.workers import HERE, Workers
 
 UNKNOWN = "unknown"
 N_BINS = 10
@@ -401,17 +401,17 @@ def read_fleet(
     request: FleetRequest = ALL,
     progress: Callable[[float], None] = lambda _: None,
     index: Index | None = None,
-    engine: Engine = HERE,
+    workers: Workers = HERE,
 ) -> Fleet:
     """Read the figures of every run of these recordings; what can't be read is told and stops nothing.
 
     ``progress`` is called with the share done, 0-1. ``index`` (None: none): what it has is not read again, and what is
-    read is put into it. ``engine``: who reads. A run found twice counts once.
+    read is put into it. ``workers``: who reads. A run found twice counts once.
     """
     runs: dict[tuple[str, float | None], RunFigures] = {}
     unreadable: list[str] = []
     copies: dict[str, None] = {}
-    reads = _all(names, request, engine) if index is None else _with_index(names, request, index, engine)
+    reads = _all(names, request, workers) if index is None else _with_index(names, request, index, workers)
     for done, (name, read) in enumerate(zip(names, reads, strict=True)):
         for run in read.runs:
             if request.since is not None and run.began < request.since:
@@ -423,12 +423,12 @@ def read_fleet(
     return Fleet(tuple(runs.values()), len(names), tuple(unreadable), tuple(copies))
 
 
-def _with_index(names: Sequence[str], request: FleetRequest, index: Index, engine: Engine) -> Iterator[_Read]:
+def _with_index(names: Sequence[str], request: FleetRequest, index: Index, workers: Workers) -> Iterator[_Read]:
     """Yield what was read of each recording, in their order. All runs of recordings that are kept are read, whenever
     they began."""
     rules = digest(request.rules)
     known = runs_in_index(index, index.known(names), rules if request.verdicts else None)
-    reads = _all([name for name in names if name not in known], request._replace(since=None), engine)
+    reads = _all([name for name in names if name not in known], request._replace(since=None), workers)
     fresh: list[tuple[str, str, Rows]] = []
     for name in names:
         if name in known:
@@ -444,9 +444,9 @@ def _with_index(names: Sequence[str], request: FleetRequest, index: Index, engin
     index.keep(fresh)
 
 
-def _all(names: Sequence[str], request: FleetRequest, engine: Engine) -> Iterator[_Read]:
+def _all(names: Sequence[str], request: FleetRequest, workers: Workers) -> Iterator[_Read]:
     """Yield what was read of each recording, in their order."""
-    return engine.map(partial(_read_each, request=request), names, _unread, per_worker=PER_PROCESS)
+    return workers.map(partial(_read_each, request=request), names, _unread, per_worker=PER_PROCESS)
 
 
 def _read_each(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
@@ -478,6 +478,6 @@ def _read(name: str, request: FleetRequest) -> _Read:
         return _Read(runs, f"{name}: can't be read: {error!r}")
 
 
-def is_final(state: str, name: str) -> bool:
+def is_final(run_state: str, name: str) -> bool:
     """Tell whether a run in this state, of the recording ``name``, will not change: what was read of it may be kept."""
-    return state in ENDED or (state == "lost" and silent_seconds(name, time.time()) > _LONG_LOST)
+    return run_state in ENDED or (run_state == "lost" and silent_seconds(name, time.time()) > _LONG_LOST)

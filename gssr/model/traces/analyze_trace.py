@@ -1,4 +1,4 @@
-"""What a trace says: of one file, and of all ranks' files together, which is a map over them (gssr/engine.py)."""
+"""What a trace says: of one file, and of all ranks' files together, which is a map over them (gssr/workers.py)."""
 
 import os
 import re
@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Ints
-from gssr.engine import HERE, Engine, available_memory
 from gssr.gpu_name import gpu_label
 from gssr.model.custom_metrics import Custom, custom
 from gssr.model.traces import idle as idling
@@ -59,6 +58,7 @@ from gssr.model.verdicts.table import RuleTable
 from gssr.traces.join import booted_apart
 from gssr.traces.open import TraceError, TraceSet
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, TraceSource, Track
+from gssr.workers import HERE, Workers, available_memory
 
 FEWER_BINS, MANY_GPUS = 60, 1000
 """Columns of the course of each of more than MANY_GPUS, where BINS would take 20 KB a GPU."""
@@ -170,14 +170,14 @@ def analyze_timelines(
 
 def analyze_files(
     run: TraceSet, wanted: TraceSelection = WHOLE, rules: RuleTable = TABLE, tables: Collection[str] | None = None,
-    engine: Engine = HERE,
+    workers: Workers = HERE,
 ) -> TraceAnalysis:  # fmt: skip
-    """Do the same for the files of one run, which the workers of ``engine`` read. Files that can't be read are left out, and
-    added to the run's ``problems``; raises TraceError if none can be read."""
+    """Do the same for the files of one run, which ``workers`` read. Files that can't be read are left out, and added to the
+    run's ``problems``; raises TraceError if none can be read."""
     asked = _Asked(wanted, rules, None if tables is None else tuple(tables))
-    if len(run.sources) < 2 or not (engine.is_elsewhere or engine.n_for(_n_workers(run)) > 1):
+    if len(run.sources) < 2 or not (workers.is_elsewhere or workers.n_for(_n_workers(run)) > 1):
         return _together(_looked_at(run.timelines(), asked), asked)
-    return _together(_read_by(engine, run, asked), asked)
+    return _together(_read_by(workers, run, asked), asked)
 
 
 def analyze_ranks(
@@ -258,7 +258,7 @@ def _bytes_of(path: str) -> int:
         return 0
 
 
-def _read_by(engine: Engine, run: TraceSet, asked: _Asked) -> Iterator[_FilePart]:
+def _read_by(workers: Workers, run: TraceSet, asked: _Asked) -> Iterator[_FilePart]:
     """Have the files of a run read by workers, and yield what each says that can be read. Where times are asked for, the
     first file is read before all others, as they count from its zero. Raises TraceError if none can be read."""
     sources, zero, n = list(run.sources), None, 0
@@ -273,7 +273,7 @@ def _read_by(engine: Engine, run: TraceSet, asked: _Asked) -> Iterator[_FilePart
                 yield part
     read = partial(_part_of_source, run=quiet, zero=zero, asked=asked)
     last = ""
-    for part in engine.map(read, sources, _killed, at_once=1, most=_n_workers(run)):
+    for part in workers.map(read, sources, _killed, at_once=1, most=_n_workers(run)):
         if part.unread:
             last = part.unread
             run.note_problem(last)

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from gssr.engine import HERE, Engine
 from gssr.model.traces.analyze_trace import analyze_files
 from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.model.traces.trace_rules import TABLE
 from gssr.model.traces.trace_selection import WHOLE, TraceSelection
 from gssr.model.verdicts.table import RuleTable
 from gssr.traces.open import TraceError, TraceSet
+from gssr.workers import HERE, Workers
 
 
 def each_readable(
@@ -16,7 +16,7 @@ def each_readable(
     wanted: TraceSelection = WHOLE,
     rules: RuleTable = TABLE,
     tables: Collection[str] | None = None,
-    engine: Engine = HERE,
+    workers: Workers = HERE,
 ) -> Iterator[tuple[TraceSet, TraceAnalysis]]:
     """Analyze the traces of several runs, each run when it is its turn. Yields the run and its analysis (see
     analyze_files, also for the arguments).
@@ -27,7 +27,7 @@ def each_readable(
     wrong, n = None, 0
     for run in runs:
         try:
-            trace = analyze_files(run, wanted, rules, tables, engine)
+            trace = analyze_files(run, wanted, rules, tables, workers)
         except TraceError as error:
             wrong = error
             continue

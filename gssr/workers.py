@@ -1,11 +1,11 @@
 """A map over files, by workers: processes of this machine, or whatever ``concurrent.futures.Executor`` reaches further.
 
 Reading many recordings, or the traces of many ranks, is the same work on one file after the other, and what comes of each
-is small. ``Engine.map`` gives the files to workers, a few at a time, and yields one result for each, in the order of the
+is small. ``Workers.map`` gives the files to workers, a few at a time, and yields one result for each, in the order of the
 files: the answer does not depend on how many workers there are or how fast each is. Where a worker dies, its files are given
 out again, one by one: only a file that kills its worker a second time is left out, which the caller says.
 
-Dask's and MPI's workers are opened by gssr/commands/engines.py.
+Dask's and MPI's workers are opened by gssr/commands/with_workers.py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ the other workers busy for a while, and results that wait for it take little mem
 _here = threading.local()
 
 
-class EngineError(Exception):
+class NoWorkersError(Exception):
     """Nobody is there to do the work, or no longer; the text is one sentence."""
 
 
@@ -48,7 +48,7 @@ class _Answer(NamedTuple):
     raised: Exception | None = None
 
 
-class Engine:
+class Workers:
     """Where files are read: by processes of this machine, which live as long as one map, or by an executor's workers."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Engine:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """``executor``: None for processes of this machine. ``n_workers``: how many workers the executor has. ``check``:
-        called now and then while a result is waited for; raises EngineError if it will never come."""
+        called now and then while a result is waited for; raises NoWorkersError if it will never come."""
         self._executor, self._n_workers, self._check = executor, n_workers, check
 
     @property
@@ -96,7 +96,7 @@ class Engine:
             most: processes of this machine at most.
             meanwhile: called every _LOOK_SECONDS while a result is waited for.
 
-        Raises what ``work`` raises, and EngineError if all workers are gone.
+        Raises what ``work`` raises, and NoWorkersError if all workers are gone.
         """
         n = self.n_for(len(files), per_worker)
         n = min(n, most) if self._executor is None else n
@@ -105,25 +105,25 @@ class Engine:
             return
         parts = iter([files[at : at + at_once] for at in range(0, len(files), at_once)])
         given: deque[tuple[Sequence[Item], Future[_Answer]]] = deque()
-        workers = _Processes(n) if self._executor is None else _Others(self._executor)
+        pool = _Processes(n) if self._executor is None else _Others(self._executor)
         try:
             while True:
                 while len(given) < _AHEAD * n and (part := next(parts, None)) is not None:
-                    given.append((part, workers.submit(work, part)))
+                    given.append((part, pool.submit(work, part)))
                 if not given:
                     return
                 part, future = given.popleft()
                 answer = self._answer(future, meanwhile)
                 if answer is None:
                     for file in part:
-                        own = self._answer(workers.submit_alone(work, file), meanwhile)
+                        own = self._answer(pool.submit_alone(work, file), meanwhile)
                         yield from _results(own or _Answer([died(file)]))
                 else:
                     yield from _results(answer)
         finally:
             for _, future in given:
                 future.cancel()
-            workers.close()
+            pool.close()
 
     def _answer(self, future: Future[_Answer], meanwhile: Callable[[], None]) -> _Answer | None:
         """Wait for a worker's answer; None if the worker died, which is whatever the executor itself raises."""
@@ -151,12 +151,12 @@ def available_memory() -> int:
 
 _LOOK_SECONDS = 2.0
 """Between two looks whether there are workers at all."""
-HERE = Engine()
+HERE = Workers()
 """The processes of this machine."""
 
 
 def is_worker() -> bool:
-    """Tell whether this is work that an engine has given out, beside which other workers use the other cores."""
+    """Tell whether this is work that was given out, beside which other workers use the other cores."""
     return getattr(_here, "is_worker", False)
 
 
