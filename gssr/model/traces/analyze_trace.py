@@ -237,11 +237,11 @@ def _looked_at(timelines: Iterable[Timeline], asked: _Asked) -> Iterator[_FilePa
         yield part
 
 
-_PAYS_BYTES = 8 << 20
-"""Bytes of traces from which on another process pays: reading them takes a tenth of a second."""
-_UNPACKED, _IN_MEMORY = 16, 3
-"""A packed file is this many times as long unpacked; what is read of a file takes so many times as much memory (measured:
-1.6 to 2.4 for JSON)."""
+_PAYS_BYTES = 32 << 20
+"""Bytes of traces from which on another process pays: reading so much JSON takes 0.2 s."""
+_UNPACKED, _IN_MEMORY = 16, 2
+"""A packed file is taken to be this many times as long unpacked, and what is read of a file to need so many times as much
+memory: of 74 MB of JSON it was less than once (benchmarks/traces.py)."""
 
 
 def _n_workers(run: TraceSet) -> int:
