@@ -17,6 +17,7 @@ from gssr.commands.inputs import (
     selectors,
     traces_among,
 )
+from gssr.commands.with_workers import WORKERS, with_workers
 
 if TYPE_CHECKING:
     from gssr.model.analyze import Options as Wanted
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gssr.report.terminal import RunLine
     from gssr.store.index import Index
     from gssr.store.read.recording import Recording, RunReader
+    from gssr.workers import Workers
 
 REPORT_ENDS = (".html", ".pdf")
 """What the names of reports end in."""
@@ -141,6 +143,7 @@ OPTIONS = (
     RULES,
     *ATTACH,
     *_FOR_TRACES,
+    *WORKERS,
     *page_options.OPTIONS,
 )
 
@@ -181,6 +184,11 @@ class DrawingChoice(NamedTuple):
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when every run was analysed; 1 when a file could not be read, or only in part; 2 for wrong usage."""
+    return with_workers(options, _handle)
+
+
+def _handle(options: argparse.Namespace, workers: "Workers") -> int:
+    """Carry out ``gssr analyze``; return the exit code. ``workers``: who reads the traces of many ranks."""
     from gssr.metrics import select
 
     wrong = page_options.wrong_width(options) or wrong_attach(options)
@@ -209,7 +217,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     if traces:
         from gssr.commands.trace_pages import analyze_traces
 
-        return analyze_traces(names, options)
+        return analyze_traces(names, options, workers)
     for option in _FOR_TRACES:
         if getattr(options, option.flags[0].removeprefix("--").replace("-", "_")):
             return fail(f"{option.flags[0]}: is for traces: {names[0]} is a recording", USAGE)

@@ -6,8 +6,10 @@ import argparse
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import Option
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from gssr.store.format.rows import AttachedTrace
     from gssr.store.read.recording import RunReader
     from gssr.traces.timeline import Timeline
+    from gssr.workers import Workers
 
 ATTACH = (
     Option(
@@ -63,7 +66,11 @@ DIGEST = Option(
 
 
 def write_digests(
-    recording: str, progress: Callable[[float], None] = lambda _: None, until: float = math.inf, most: int | None = None
+    recording: str,
+    progress: Callable[[float], None] = lambda _: None,
+    until: float = math.inf,
+    most: int | None = None,
+    workers: Workers | None = None,
 ) -> tuple[int, list[str]]:
     """Read the traces attached to a recording that have no digest, and write their digests into it.
 
@@ -72,6 +79,7 @@ def write_digests(
         progress: gets the share done, 0-1.
         until: time.monotonic at which no further trace is begun.
         most: only traces that are a rank's own, and of at most so many bytes; None: all.
+        workers: who reads the traces; None: this process.
 
     Returns:
         How many were digested, and of others sentences that say why not.
@@ -79,38 +87,67 @@ def write_digests(
     Raises:
         RecordingError: the recording can't be read or written.
     """
-    from gssr.model.joined.digest import digest_of
-    from gssr.model.joined.explain import explain_window
     from gssr.store.read.recording import open_recording
-    from gssr.store.read.window_edges import Window
     from gssr.store.write.create import finished_runs
     from gssr.traces.attach import attach
     from gssr.traces.attached import to_open
 
     finished_runs(recording)
+    with closing(open_recording(recording)) as opened:
+        runs = enumerate(opened.runs)
+        every = [(number, row) for number, run in runs for row in to_open(run.traces()) if row.digest is None]
+    wanted = [each for each in every if most is None or (each[1].node is not None and each[1].size <= most)]
+    digest_each = partial(_digest_each, recording=recording)
+    found = digest_each(wanted) if workers is None else workers.map(digest_each, wanted, partial(_killed, recording))
     rows, refused = [], []
-    opened = open_recording(recording)
-    try:
-        every = [(run, row) for run in opened.runs for row in to_open(run.traces()) if row.digest is None]
-        wanted = [each for each in every if most is None or (each[1].node is not None and each[1].size <= most)]
-        for place, (run, row) in enumerate(wanted):
-            if time.monotonic() > until:
-                break
-            progress(place / len(wanted))
+    for place, (_, row) in enumerate(wanted):
+        if time.monotonic() > until:
+            break
+        progress(place / len(wanted))
+        digest = next(found)
+        refused += digest.refused
+        rows += [row._replace(digest=text) for text in digest.texts]
+    found.close()
+    attach(recording, rows)
+    return len(rows), refused
+
+
+class _Digest(NamedTuple):
+    """The digest of a trace, in a list, or the reasons why there is none."""
+
+    texts: list[str]
+    refused: list[str]
+
+
+def _digest_each(wanted: Sequence[tuple[int, AttachedTrace]], recording: str) -> Generator[_Digest]:
+    """Digest traces that are attached to a recording, each given by the number of its run and its row, and yield what comes
+    of each."""
+    from gssr.model.joined.digest import digest_of
+    from gssr.model.joined.explain import explain_window
+    from gssr.store.read.recording import open_recording
+    from gssr.store.read.window_edges import Window
+
+    with closing(open_recording(recording)) as opened:
+        for number, row in wanted:
+            run, own = opened.runs[number], _Digest([], [])
             for match in laid_over(run, recording, rows=[row]):
                 if isinstance(match, str):
-                    refused.append(match)
+                    own.refused.append(match)
                     continue
                 found = explain_window(match, range(len(run.gpus)), Window())
                 text = None if found is None else digest_of(found, run.gpus)
                 if text is None:
-                    refused.append(f"{match.path}: shows nothing of the run that could be kept")
+                    own.refused.append(f"{match.path}: shows nothing of the run that could be kept")
                 else:
-                    rows.append(row._replace(digest=text))
-    finally:
-        opened.close()
-    attach(recording, rows)
-    return len(rows), refused
+                    own.texts.append(text)
+            yield own
+
+
+def _killed(recording: str, wanted: tuple[int, AttachedTrace]) -> _Digest:
+    """Return what is said of a trace that no worker has survived."""
+    from gssr.store.disk import traces_beside
+
+    return _Digest([], [f"{traces_beside(recording)}/{wanted[1].path}: the process that read it died"])
 
 
 def laid_over(

@@ -4,25 +4,34 @@ import argparse
 import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
 from gssr.commands.inputs import looking_at, traces_among
+from gssr.commands.with_workers import WORKERS, with_workers
 
 if TYPE_CHECKING:
     from gssr.commands.progress_bar import ProgressBar
-    from gssr.convert.tables import ExportTable, Sink
+    from gssr.convert.tables import ExportTable, Sink, WrittenFile
     from gssr.model.verdicts.table import RuleTable as Rules
     from gssr.store.output_file import Access
     from gssr.store.read.recording import RunReader
     from gssr.traces.timeline import Timeline
+    from gssr.workers import Workers
 
 FORMATS = ("parquet", "csv", "json", "openmetrics", "perfetto", "jobstats")
 ONE_FILE = {"openmetrics": ".txt", "perfetto": ".json", "jobstats": ".js1"}
 """Formats of which all runs make one file, and how its name ends; the others make a folder."""
 FOLDER = "gssr_export"
+PER_PROCESS = 25
+"""Another process pays from so many recordings on."""
+MOST_TOGETHER = 64
+"""Recordings whose runs a worker writes into the same files of a data set: of less the files are small, and are written
+again."""
+_TURNS = 4
+"""So many times each worker gets recordings at least, if there are enough: what one takes longer for, others make up for."""
 
 OPTIONS = (
     Option(
@@ -39,6 +48,14 @@ OPTIONS = (
             "metavar": "DIR|FILE",
             "help": f"where to (default: {FOLDER}, {FOLDER}.txt, .json or .js1); - is stdout, for one file; packed where "
             "a file's name ends in .gz",
+        },
+    ),
+    Option(
+        ("--dataset",),
+        {
+            "metavar": "DIR",
+            "help": "append the runs that have ended to the Parquet data set in DIR, by table and week, in few files; "
+            "those that are in it are left out",
         },
     ),
     Option(("--format",), {"choices": FORMATS, "default": FORMATS[0], "help": f"default: {FORMATS[0]}"}),
@@ -68,12 +85,22 @@ OPTIONS = (
         {"action": "store_true", "help": "of perfetto: with what the traces attached to a run show, on its clock"},
     ),
     Option(("-f", "--force-overwrite"), {"action": "store_true", "help": "replace what was exported before"}),
+    *WORKERS,
 )
 
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when everything was exported; 1 when something could not be read, or written, or was there already; 2 for
     wrong usage."""
+    return with_workers(options, _handle)
+
+
+def _handle(options: argparse.Namespace, workers: "Workers") -> int:
+    """Carry out ``gssr export``; return the exit code. ``workers``: who reads the recordings."""
+    if options.dataset is not None:
+        if options.output is not None or options.format != FORMATS[0]:
+            return fail(f"--dataset {options.dataset}: is a folder of Parquet files: leave out -o and --format", USAGE)
+        options.output = options.dataset
     if options.output is None:
         options.output = FOLDER + ONE_FILE.get(options.format, "")
     if options.output == "-":
@@ -90,17 +117,17 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         with looking_at(options.places) as places:
             called = {place: name for name, place in places.items()}
             options.places = [places.get(name, name) for name in options.places]
-            return _one_file(options) if options.format in ONE_FILE else _folder(options, called)
+            return _one_file(options) if options.format in ONE_FILE else _folder(options, called, workers)
     except RecordingError as error:
         return fail(str(error), BAD_INPUT)
 
 
-def _folder(options: argparse.Namespace, called: Mapping[str, str]) -> int:
+def _folder(options: argparse.Namespace, called: Mapping[str, str], workers: "Workers") -> int:
     """Export recordings and traces into a folder of files; return the exit code.
 
-    ``called``: of places that stand in for a file of another tool, that file's name.
+    ``called``: of places that stand in for a file of another tool, that file's name; ``workers``: who reads recordings.
     """
-    from gssr.convert.tables import EXPORTED, ExportError
+    from gssr.convert.tables import EXPORTED, DatasetBusyError, ExportError
     from gssr.convert.traces import TRACE_TABLES, export_traces
     from gssr.model.verdicts.rules import from_environment
     from gssr.store.read.open import recordings_in
@@ -118,6 +145,8 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str]) -> int:
     except ValueError as error:
         return fail(str(error), USAGE)
     traces = _traces(options.places)
+    if options.dataset is not None and traces:
+        return fail(f"--dataset: is for recordings: {traces[0]} is a trace", USAGE)
     if options.metric and not traces:
         return fail(f"--metric: is for traces: {options.places[0]} is a recording", USAGE)
     found = recordings_in([place for place in options.places if place not in traces])
@@ -125,37 +154,36 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str]) -> int:
         tell(sentence)
     if not (found.names or traces):
         return fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
+    n_traced, n_runs, n_there, code = 0, 0, 0, OK
+    problems: Sequence[str] = ()
     try:
-        sink = _sink(options, [*found.names, *traces])
-    except OSError as error:
-        return fail(f"-o {options.output}: can't be written: {error.strerror}", BAD_INPUT)
-    n_traced = 0
-    try:
-        problems: Sequence[str] = ()
-        if traces:
-            chosen = [table for name, table in TRACE_TABLES.items() if name in names]
-            n_traced, problems = export_traces(traces, sink, chosen, options.metric)
+        with _sink(options, [*found.names, *traces]) as sink:
+            if traces:
+                chosen = [table for name, table in TRACE_TABLES.items() if name in names]
+                n_traced, problems = export_traces(traces, sink, chosen, options.metric, workers)
+            tables = [table for name, table in EXPORTED.items() if name in names]
+            recordings = {name: called.get(name, name) for name in found.names}
+            n_runs, n_there, code = _export(recordings, sink, tables, rules, workers)
     except (TraceError, ExportError, ValueError) as error:
-        return fail(str(error), BAD_INPUT)
+        return fail(f"{options.output}: {error}" if isinstance(error, DatasetBusyError) else str(error), BAD_INPUT)
     except OSError as error:
         return fail(f"{error.filename or options.output}: can't be written: {error.strerror}", BAD_INPUT)
-    tables = [table for name, table in EXPORTED.items() if name in names]
-    n_runs, code = _export({name: called.get(name, name) for name in found.names}, sink, tables, rules, options.output)
     n_runs += n_traced
     for problem in problems:
         code = fail(problem, BAD_INPUT)
-    code = _said(options.output, n_runs) or code
+    code = _said(options.output, n_runs, n_there) or code
     return BAD_INPUT if found.unreadable else code
 
 
-def _said(output: str, n_runs: int) -> int:
-    """Print how many runs were exported where, and return the exit code. Prints nothing for none, or where stdout was
-    written to."""
+def _said(output: str, n_runs: int, n_there: int = 0) -> int:
+    """Print how many runs were exported where, and how many were there before; return the exit code. Prints nothing for
+    none, or where stdout was written to."""
     from gssr.render.cells import clean
 
-    if not n_runs or output.startswith("/dev/") or not (os.path.isdir(output) or os.path.isfile(output)):
+    if not (n_runs or n_there) or output.startswith("/dev/") or not (os.path.isdir(output) or os.path.isfile(output)):
         return OK
-    return put(f"{clean(output)}: {n_runs:,} {'run' if n_runs == 1 else 'runs'} exported\n")
+    there = f", {n_there:,} {'was' if n_there == 1 else 'were'} there already" if n_there else ""
+    return put(f"{clean(output)}: {n_runs:,} {'run' if n_runs == 1 else 'runs'} exported{there}\n")
 
 
 def _traces(places: "Sequence[str]") -> list[str]:
@@ -257,99 +285,106 @@ def _intervals(run: "RunReader", recording: str) -> "Iterator[Timeline]":
             tell(f"{match.path}: {text}")
 
 
-def _sink(options: argparse.Namespace, names: Sequence[str]) -> "Sink":
-    """Return what takes the tables in the wanted format.
+@contextmanager
+def _sink(options: argparse.Namespace, names: Sequence[str]) -> "Iterator[Sink]":
+    """Yield what takes the tables in the wanted format.
 
-    Raises ImportError where the package for it is missing, OSError where the folder can't be written.
+    Raises ImportError where the package for it is missing, OSError where the folder can't be written, DatasetBusyError where
+    somebody else writes into it.
     """
     from gssr.store.output_file import access_of
 
     access = access_of(names)
-    if options.format != "parquet":
+    if options.dataset is not None:
+        from gssr.convert.dataset import ParquetDataset
+
+        with ParquetDataset(options.dataset, options.force_overwrite, access) as dataset:
+            yield dataset
+    elif options.format != "parquet":
         from gssr.convert.text_files import TextSink
 
-        return TextSink(options.output, options.force_overwrite, access, options.format)
-    from gssr.convert.parquet import ParquetSink
+        yield TextSink(options.output, options.force_overwrite, access, options.format)
+    else:
+        from gssr.convert.parquet import ParquetSink
 
-    return ParquetSink(options.output, options.force_overwrite, access)
+        yield ParquetSink(options.output, options.force_overwrite, access)
+
+
+class _Exported(NamedTuple):
+    """What came of a recording: how many runs were exported, were there already, or are left for later as they have not
+    ended; sentences about what could not be exported; and files that hold runs of it and of those before it."""
+
+    n_runs: int
+    n_there: int
+    n_going_on: int
+    problems: "Sequence[str]"
+    pieces: "Sequence[WrittenFile]" = ()
 
 
 def _export(
-    names: Mapping[str, str], sink: "Sink", tables: "Sequence[ExportTable]", rules: "Rules", output: str
-) -> tuple[int, int]:  # fmt: skip
+    names: Mapping[str, str], sink: "Sink", tables: "Sequence[ExportTable]", rules: "Rules", workers: "Workers"
+) -> tuple[int, int, int]:  # fmt: skip
     """Export recordings table by table, with a progress bar; failures are said.
 
-    ``names``: the path of each recording and what it is called. Returns how many runs were exported, and the exit
-    code.
+    ``names``: the path of each recording and what it is called. Returns how many runs were exported and were there
+    already, and the exit code. Raises OSError and ExportError where nothing more can be written.
     """
     from gssr.commands.progress_bar import ProgressBar
-    from gssr.model.fleet.fleet import processes_for
 
-    bar, n_runs, code = ProgressBar("exporting"), 0, OK
-    n_processes = processes_for(len(names)) if sink.splits_runs else 1
+    bar, n_runs, n_there, n_going_on, code = ProgressBar("exporting"), 0, 0, 0, OK
+    n_workers = workers.n_for(len(names), PER_PROCESS) if sink.splits_runs else 1
+    export_each = partial(_export_each, sink=sink, tables=tuple(table.name for table in tables), rules=rules)
+    gc.freeze()  # so that no process looks for garbage in what is imported
     try:
         exported = (
-            _exported_side_by_side(names, sink, tables, rules, n_processes)
-            if n_processes > 1
-            else (
-                _export_recording(
-                    place, name, sink, tables, rules, partial(_add_share, bar.show, at / len(names), len(names))
-                )
-                for at, (place, name) in enumerate(names.items())
+            workers.map(
+                export_each, [*names.items()], _unread, per_worker=PER_PROCESS,
+                at_once=min(max(len(names) // (_TURNS * n_workers), 1), MOST_TOGETHER), meanwhile=sink.stay,
             )
-        )
-        for done, (n, problems) in enumerate(exported, 1):
-            n_runs += n
+            if n_workers > 1 or (workers.is_elsewhere and sink.splits_runs)
+            else export_each([*names.items()], progress=bar.show)
+        )  # fmt: skip
+        for done, each in enumerate(exported, 1):
+            twice = [f"run {run!r} was exported already, from another recording" for run in sink.put(each.pieces)]
+            n_runs += each.n_runs - len(twice)
+            n_there += each.n_there
+            n_going_on += each.n_going_on
             bar.show(min(done / len(names), 1.0))
-            for problem in problems:
+            for problem in (*each.problems, *twice):
                 bar.clear()
                 code = fail(problem, BAD_INPUT)
         sink.finish()
-    except OSError as error:
-        return 0, fail(f"{error.filename or output}: can't be written: {error.strerror}", BAD_INPUT)
     finally:
         bar.clear()
-    return n_runs, code
+    if n_going_on:
+        tell(f"{n_going_on:,} {'run has' if n_going_on == 1 else 'runs have'} not ended: left for a later export")
+    return n_runs, n_there, code
 
 
-def _exported_one_by_one(
-    names: Mapping[str, str],
+def _unread(named: tuple[str, str]) -> _Exported:
+    """Return what is said of a recording that no worker has survived."""
+    return _Exported(0, 0, 0, [f"{named[1]}: the process that read it died"])
+
+
+def _export_each(
+    named: Sequence[tuple[str, str]],
     sink: "Sink",
-    tables: "Sequence[ExportTable]",
+    tables: Sequence[str],
     rules: "Rules",
-    progress: Callable[[float], None],
-) -> "Iterator[tuple[int, list[str]]]":
-    """Yield what ``_export_recording`` returns for each recording."""
-    for at, (place, name) in enumerate(names.items()):
-        yield _export_recording(
-            place, name, sink, tables, rules, partial(_add_share, progress, at / len(names), len(names))
-        )
+    progress: Callable[[float], None] = lambda _: None,
+) -> "Iterator[_Exported]":
+    """Export recordings, each given by its path and what it is called, and yield what came of each.
 
-
-def _exported_side_by_side(
-    names: Mapping[str, str], sink: "Sink", tables: "Sequence[ExportTable]", rules: "Rules", n_processes: int
-) -> "Iterator[tuple[int, list[str]]]":
-    """Export recordings by several processes. Yields what ``_export_recording`` returns, in the order of ``names``."""
-    from concurrent.futures.process import BrokenProcessPool
-
-    from gssr.model.fleet.fleet import AT_ONCE, process_pool
-
-    export_named = partial(_export_named, sink=sink, tables=tuple(table.name for table in tables), rules=rules)
-    gc.freeze()  # so that no process looks for garbage in what is imported
-    try:
-        with process_pool(n_processes) as pool:
-            yield from pool.map(export_named, names.items(), chunksize=AT_ONCE)
-    except BrokenProcessPool:
-        yield 0, ["a process that exported recordings died: the rest is not exported"]
-
-
-def _export_named(
-    named: tuple[str, str], sink: "Sink", tables: tuple[str, ...], rules: "Rules"
-) -> tuple[int, list[str]]:
-    """Do the same as ``_export_recording``, in a process that gets the names of tables."""
+    ``tables``: their names, which is all that a worker is sent of them; ``progress`` is called with the share done, 0-1.
+    """
     from gssr.convert.tables import EXPORTED
 
-    return _export_recording(*named, sink, [EXPORTED[table] for table in tables], rules, lambda _share: None)
+    chosen = [EXPORTED[table] for table in tables]
+    for at, (place, name) in enumerate(named):
+        of_all = partial(_add_share, progress, at / len(named), len(named))
+        own = _export_recording(place, name, sink, chosen, rules, of_all)
+        is_last_of_some = (at + 1) % MOST_TOGETHER == 0 or at + 1 == len(named)
+        yield own._replace(pieces=sink.hand_over()) if is_last_of_some else own
 
 
 def _export_recording(
@@ -359,31 +394,37 @@ def _export_recording(
     tables: "Sequence[ExportTable]",
     rules: "Rules",
     progress: Callable[[float], None],
-) -> tuple[int, list[str]]:
+) -> _Exported:
     """Export the runs of a recording.
 
-    ``place``: its path; ``name``: what it is called; ``progress`` is called with the share done, 0-1. Returns how many
-    runs were exported, and sentences about what could not be. Raises OSError where nothing can be written.
+    ``place``: its path; ``name``: what it is called; ``progress`` is called with the share done, 0-1. Raises OSError where
+    nothing can be written.
     """
     from gssr.convert.export import export
     from gssr.convert.tables import ExportError
+    from gssr.model.fleet.fleet import is_final
     from gssr.store.read.open import RecordingError
     from gssr.store.read.recording import open_recording
 
-    n_runs, problems = 0, []
+    n_runs, n_there, n_going_on, problems = 0, 0, 0, []
     try:
         with closing(open_recording(place)) as recording:
             n = len(recording.runs)
             for number, reader in enumerate(recording.runs):
-                export(reader, name, sink, tables, rules, partial(_add_share, progress, number / n, n))
-                n_runs += 1
+                if sink.only_ended and not is_final(reader.state, place):
+                    n_going_on += 1
+                    continue
+                try:
+                    of_one = partial(_add_share, progress, number / n, n)
+                    is_new = export(reader, name, sink, tables, rules, of_one)
+                    n_runs, n_there = n_runs + is_new, n_there + (not is_new)
+                except ExportError as error:
+                    problems.append(f"{name}: {error}")
             if recording.damage:
                 problems.append(recording.damage)
     except RecordingError as error:
         problems.append(str(error))
-    except ExportError as error:
-        problems.append(f"{name}: {error}")
-    return n_runs, problems
+    return _Exported(n_runs, n_there, n_going_on, problems)
 
 
 def _add_share(progress: Callable[[float], None], before: float, n: int, share: float) -> None:

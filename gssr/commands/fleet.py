@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
 from gssr.commands.inputs import fleet_at, open_index
+from gssr.commands.with_workers import WORKERS, with_workers
 
 if TYPE_CHECKING:
     from gssr.model.fleet.fleet import Fleet
+    from gssr.workers import Workers
 
 BY = ("user", "label", "command", "job", "node", "gpu", "week")
 JUDGED_BY = ("cause", "verdict")
@@ -56,6 +58,7 @@ OPTIONS = (
         {"metavar": "FILE", "help": "what was read is kept here (default: gssr/fleet.index in your cache folder)"},
     ),
     Option(("--no-index",), {"action": "store_true", "help": "read every recording, and keep nothing"}),
+    *WORKERS,
     *page_options.OPTIONS,
 )
 
@@ -79,20 +82,26 @@ def since_of(text: str, now: float) -> float:
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0, also where some recordings can't be read, which is said; 1 when there is none that can; 2 for wrong
     usage."""
+    return with_workers(options, _with_foreign)
+
+
+def _with_foreign(options: argparse.Namespace, workers: "Workers") -> int:
+    """Carry out ``gssr fleet``, with the metric files of other tools if these are asked for; return the exit code."""
     if not options.foreign:
-        return _handle(options, options.places)
+        return _handle(options, options.places, workers)
     from gssr.commands.inputs import with_foreign
     from gssr.store.read.open import RecordingError
 
     try:
         with with_foreign(options.places) as places:
-            return _handle(options, places)
+            return _handle(options, places, workers)
     except RecordingError as error:
         return fail(str(error), BAD_INPUT)
 
 
-def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
-    """Carry out ``gssr fleet`` of these recordings and folders of them; return the exit code."""
+def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers") -> int:
+    """Carry out ``gssr fleet`` of these recordings and folders of them; return the exit code. ``workers``: who reads
+    them."""
     wrong = page_options.wrong_width(options)
     if wrong is None and options.most is not None and options.most < 1:
         wrong = f"--most: {options.most} is not above 0"
@@ -126,7 +135,7 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
     bar, collected = ProgressBar("reading"), gc.isenabled()
     gc.disable()  # of all that is kept in the index nothing goes before the end
     try:
-        found = fleet_at(named, FleetRequest(since, options.by in JUDGED_BY, rules), index, bar.show)
+        found = fleet_at(named, FleetRequest(since, options.by in JUDGED_BY, rules), index, bar.show, workers)
     finally:
         bar.clear()
         gc.freeze()

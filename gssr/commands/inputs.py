@@ -11,6 +11,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from gssr.commands import Option, tell
+from gssr.workers import HERE, Workers
 
 if TYPE_CHECKING:
     from gssr.model.fleet.fleet import Fleet, FleetRequest
@@ -216,6 +217,7 @@ def fleet_at(
     request: FleetRequest,
     index: Index | None,
     progress: Callable[[float], None] = lambda _: None,
+    workers: Workers = HERE,
 ) -> Fleet:
     """Read the runs of all recordings in these folders and files.
 
@@ -224,6 +226,7 @@ def fleet_at(
         request: which runs, and how they are judged.
         index: what it holds is not read again, and what is read goes into it; None: everything is read.
         progress: gets the share done, 0-1.
+        workers: who reads them.
     """
     from gssr.model.fleet.fleet import read_fleet
     from gssr.store.read.open import recordings_in
@@ -231,7 +234,7 @@ def fleet_at(
     if index is not None:
         index.load(places)
     found = recordings_in(places, None if index is None else index.is_known)
-    fleet = read_fleet(found.names, request, progress, index)
+    fleet = read_fleet(found.names, request, progress, index, workers)
     if index is not None:
         index.keep((), index.gone())
     return fleet._replace(unreadable=found.unreadable + fleet.unreadable)

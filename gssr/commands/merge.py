@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
 from gssr.commands.attached import DIGEST, write_digests
 from gssr.commands.progress_bar import ProgressBar
+from gssr.commands.with_workers import WORKERS, with_workers
+
+if TYPE_CHECKING:
+    from gssr.workers import Workers
 
 OPTIONS = (
     Option(("file",), {"metavar": "FILE.sql", "help": "the recording: NAME.sql, or the folder NAME.sql.d"}),
@@ -20,6 +25,7 @@ OPTIONS = (
         },
     ),
     DIGEST,
+    *WORKERS,
     Option(("--run",), {"metavar": "RUN", "help": "what --attach attaches to: a run's number, id or label"}),
 )
 
@@ -28,11 +34,18 @@ _PATIENCE = 10.0  # s, for another merge of the same recording
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code: 1 when something can't be merged, repaired or attached, which stays as it is."""
+    return with_workers(options, _handle)
+
+
+def _handle(options: argparse.Namespace, workers: Workers) -> int:
+    """Carry out ``gssr merge``; return the exit code. ``workers``: who reads the traces that are digested."""
     import os
 
     from gssr.store.merge import names_of
 
     path, folder = names_of(options.file)
+    if (options.dask is not None or options.mpi) and not options.digest:
+        return fail("--dask and --mpi: say who digests traces: give them with --digest", USAGE)
     if options.run is not None and not options.attach:
         return fail("--run: says to which run --attach attaches: give it with --attach TRACE", USAGE)
     if not os.path.isdir(folder):
@@ -44,10 +57,10 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
             near = did_you_mean(meant(path))
             return fail(f"{path}: no such recording: neither this file is there nor {folder}{near}", BAD_INPUT)
-        return _attach(path, options) if options.attach or options.digest else _repair(path)
+        return _attach(path, options, workers) if options.attach or options.digest else _repair(path)
     code = _merge(options.file)
     wanted = (options.attach or options.digest) and os.path.isfile(path)
-    return max(code, _attach(path, options)) if wanted else code
+    return max(code, _attach(path, options, workers)) if wanted else code
 
 
 def _merge(file: str) -> int:
@@ -75,20 +88,20 @@ def _merge(file: str) -> int:
     return put(f"{path}: {files} merged\n") or (BAD_INPUT if left else OK)
 
 
-def _attach(path: str, options: argparse.Namespace) -> int:
+def _attach(path: str, options: argparse.Namespace, workers: Workers) -> int:
     """Attach traces to a recording in one file and digest them, as the options say; return the exit code."""
     code = _put_beside(path, options) if options.attach else OK
-    return max(code, _digest(path)) if options.digest else code
+    return max(code, _digest(path, workers)) if options.digest else code
 
 
-def _digest(path: str) -> int:
+def _digest(path: str, workers: Workers) -> int:
     """Digest the traces attached to a recording; return the exit code, BAD_INPUT if some can't be."""
     from gssr.render.cells import clean
     from gssr.store.read.open import RecordingError
 
     bar = ProgressBar("digesting traces")
     try:
-        n, refused = write_digests(path, bar.show)
+        n, refused = write_digests(path, bar.show, workers=workers)
     except RecordingError as error:
         return fail(str(error), BAD_INPUT)
     finally:

@@ -41,6 +41,8 @@ PACKAGES = (
     Package("pyarrow", "pyarrow>=17,<27", "parquet"),
     Package("_otf2", "otf2>=3,<4", "scorep"),
     Package("mcp", "mcp>=2,<3", "mcp"),
+    Package("distributed", "distributed>=2025.1,<2027", "dask"),
+    Package("mpi4py", "mpi4py>=4,<5", "mpi"),
 )
 """Of those that GSSR asks for what a command can't do without. NVIDIA's driver is asked through nvidia-ml-py by the sampler,
 which says so where that is missing; pandas and sqlite-utils are for Python alone."""
@@ -88,6 +90,14 @@ def _opens_recording(options: argparse.Namespace) -> bool:
 
 _SCREEN = ("numpy", "plotext", "textual", "rich")
 _OTF2 = ("_otf2",)
+_BY_WORKERS = {
+    command: (
+        Use(f"{command} --dask", ("distributed",), lambda options: options.dask is not None),
+        Use(f"{command} --mpi", ("mpi4py",), lambda options: options.mpi),
+    )
+    for command in ("analyze", "fleet", "export", "merge")
+}
+"""Of the commands that read many files."""
 USES: dict[str, tuple[Use, ...]] = {
     "profile": (
         Use("profile", ()),
@@ -110,18 +120,21 @@ USES: dict[str, tuple[Use, ...]] = {
         Use("analyze --report FILE.pdf", ("matplotlib",), _reports(".pdf")),
         Use("analyze --report FILE.html", ("PIL",), _reports(".html")),
         Use("analyze OTF2", _OTF2, _reads_otf2),
+        *_BY_WORKERS["analyze"],
     ),
     "compare": (Use("compare", ("numpy",)), Use("compare OTF2", _OTF2, _reads_otf2)),
-    "fleet": (Use("fleet", ("numpy",)),),
+    "fleet": (Use("fleet", ("numpy",)), *_BY_WORKERS["fleet"]),
     "export": (
         Use("export", ("numpy",)),
         Use("export --format parquet", ("pyarrow",), lambda options: options.format == "parquet"),
         Use("export OTF2", _OTF2, _reads_otf2),
+        *_BY_WORKERS["export"],
     ),
     "import": (Use("import", ("numpy",)),),
     "merge": (
         Use("merge NAME.sql.d", ()),
         Use("merge NAME.sql, --attach, --digest", ("numpy",), _opens_recording),
+        *_BY_WORKERS["merge"],
     ),
     "mark": (Use("mark", ()),),
     "demo": (Use("demo", ("numpy", "plotext")),),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gssr.model.traces.trace_results import TraceAnalysis
     from gssr.render.roles import Row
     from gssr.traces.open import TraceSet
+    from gssr.workers import Workers
 
 ONLY_RECORDINGS = (
     "plot_time_series", "plot_load_balancing", "show_metadata", "no_summary", "exact", "metrics", "run", "terminal",
@@ -24,8 +25,11 @@ _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kKMGT]?)i?B?")
 _POWER = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
-def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
-    """Carry out ``gssr analyze`` for traces, of the ranks of one run or of several runs; return the exit code."""
+def analyze_traces(names: Sequence[str], options: argparse.Namespace, workers: "Workers") -> int:
+    """Carry out ``gssr analyze`` for traces, of the ranks of one run or of several runs; return the exit code.
+
+    ``workers``: who reads them.
+    """
     from gssr.model.traces.each_run import each_readable
     from gssr.model.traces.tables import ALIASES, NSYS, TABLES
     from gssr.model.traces.trace_rules import TABLE
@@ -49,7 +53,7 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
         for flag, value in (("--csv", options.csv), ("--report", options.report)):
             if len(runs) > 1 and value is not None:
                 return fail(f"{flag}: is of one run: {runs[1].sources[0].path} {runs[1].why_apart}", USAGE)
-        code = _show(_said(each_readable(runs, wanted, rules, only)), len(runs) == 1, names, options)
+        code = _show(_said(each_readable(runs, wanted, rules, only, workers)), len(runs) == 1, names, options)
         return BAD_INPUT if runs[0].problems else code
     except ValueError as error:
         return fail(str(error), USAGE)

@@ -28,8 +28,8 @@ def export(
     tables: Sequence[ExportTable],
     rules: Rules = TABLE,
     progress: Callable[[float], None] = lambda _: None,
-) -> None:
-    """Write tables of one run into a sink.
+) -> bool:
+    """Write tables of one run into a sink. Returns False, and reads nothing, where the sink has the run already.
 
     Args:
         file: the recording that ``reader`` reads, as figures name it.
@@ -42,9 +42,11 @@ def export(
     """
     name = file.encode("utf-8", "backslashreplace").decode()  # names of files are no UTF-8
     own = Exported(reader, name, rules)
-    sink.begin(reader.run.run_id, tables)
+    wanted = sink.begin(reader.run.run_id, tables, reader.run.started_at)
+    if not wanted:
+        return False
     try:
-        for table in tables:
+        for table in wanted:
             if table.rows is None:
                 own = Exported(reader, name, rules)  # what was computed of very many GPUs takes much memory
             pieces = _samples(reader, table, sink, progress) if table.rows is None else _rows(own, table)
@@ -55,6 +57,7 @@ def export(
         sink.undo()
         raise
     progress(1.0)
+    return True
 
 
 def _rows(own: Exported, table: ExportTable) -> Iterator[tuple[str | None, Columns]]:

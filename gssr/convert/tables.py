@@ -38,6 +38,10 @@ class ExportError(Exception):
     """Something can't be exported; the text is one sentence."""
 
 
+class DatasetBusyError(ExportError):
+    """Another process writes into what is exported into, and goes on doing so."""
+
+
 def is_numeric(values: NDArray[Any] | Sequence[Any]) -> bool:
     """Tell whether values are an array of whole numbers or floats."""
     return isinstance(values, np.ndarray) and values.dtype.kind in "iuf"
@@ -131,9 +135,9 @@ class Exported:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """As ``gssr analyze`` prints it, without phases, of which no table tells."""
+        """As ``gssr analyze`` prints it, without phases and details, of which no table tells."""
         self.__dict__.pop("figures", None)  # they come before; of very many GPUs both take much memory
-        return analyze(self.reader, Options(rules=self._rules, phases=False))
+        return analyze(self.reader, Options(rules=self._rules, phases=False, details=False))
 
 
 class ExportTable(NamedTuple):
@@ -148,26 +152,48 @@ class ExportTable(NamedTuple):
     per_node: bool = False
 
 
+class WrittenFile(NamedTuple):
+    """A finished file of one table and week that is not in place yet: its path, and the ids of the runs that it holds."""
+
+    table: str
+    week: str
+    path: str
+    runs: tuple[str, ...]
+
+
 class Sink(Protocol):
-    """What an export writes into. For each run call ``begin``, ``write`` any number of times, and ``end``; after the
-    last run ``finish``. If anything goes wrong call ``undo`` instead of ``end``: then nothing of that run is left (of
-    CSV and JSON files nothing at all). All methods may raise OSError."""
+    """What an export writes into. For each run call ``begin``, ``write`` any number of times, and ``end``; after some runs
+    ``hand_over``, whose files go to ``put``; after the last run ``finish``. If anything goes wrong call ``undo`` instead of
+    ``end``: then nothing of that run is left (of CSV and JSON files nothing at all). All methods may raise OSError."""
 
     splits_runs: bool
-    """Each run has files of its own, so that several processes may each write some of the runs into a copy of it."""
+    """Several workers may each write some of the runs into a copy of it, by ``begin`` to ``hand_over``; ``put`` and
+    ``finish`` are the first one's."""
+    only_ended: bool
+    """It takes no runs that may still go on."""
     most_nodes: int
     """Of a table that is split by node, rows of so many nodes are to come in turns at most."""
     rows_together: int
     """So many rows of a node's samples are worth waiting for, to be written together."""
 
-    def begin(self, run_id: str, tables: Sequence[ExportTable]) -> None:
-        """Begin a run with these tables. Raises ExportError if it is there already and may not be replaced."""
+    def begin(self, run_id: str, tables: Sequence[ExportTable], started_at: float | None) -> Sequence[ExportTable]:
+        """Begin a run, which began at ``started_at`` (unix s), with these tables. Returns those that are to be written; none
+        where the run needs not be, and is not begun. Raises ExportError if it is there already and may not be replaced."""
 
     def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:
         """Add rows to a table. ``node`` is the node of all of them; None for a table that is not split by node."""
 
     def end(self) -> None:
-        """Complete the run: from now on it is in the export."""
+        """Complete the run: from now on it is in the export, or in what ``hand_over`` returns."""
+
+    def hand_over(self) -> Sequence[WrittenFile]:
+        """Complete the files that hold several runs, and return them."""
+
+    def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:
+        """Take files that were handed over. Returns the ids of runs that others held before, and that are left out."""
+
+    def stay(self) -> None:
+        """Show other processes that this one is at work, every few seconds while it waits for its workers."""
 
     def finish(self) -> None:
         """Complete the export, after the last run."""

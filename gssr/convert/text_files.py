@@ -18,7 +18,7 @@ from typing import Any, Literal, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.convert.tables import Columns, ExportError, ExportTable, is_numeric, plain
+from gssr.convert.tables import Columns, ExportError, ExportTable, WrittenFile, is_numeric, plain
 from gssr.render.csv_cells import cell
 from gssr.store.format.schema import Column
 from gssr.store.output_file import Access, new_file, output_folder
@@ -33,6 +33,7 @@ class TextSink:
     an object on each line."""
 
     splits_runs = False
+    only_ended = False
     most_nodes = sys.maxsize
     rows_together = 1
 
@@ -46,7 +47,7 @@ class TextSink:
         self._files: dict[str, TextIO] = {}
         self._run_ids: set[str] = set()
 
-    def begin(self, run_id: str, tables: Sequence[ExportTable]) -> None:
+    def begin(self, run_id: str, tables: Sequence[ExportTable], started_at: float | None) -> Sequence[ExportTable]:  # noqa: ARG002
         """As in Sink."""
         if run_id in self._run_ids:
             raise ExportError(f"run {run_id!r} was exported already, from another recording")
@@ -62,6 +63,7 @@ class TextSink:
             if self._kind == "csv":
                 _write_csv(file, [[column.name for column in table.columns]])
         self._run_ids.add(run_id)
+        return tables
 
     def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:  # noqa: ARG002, the node is a column
         """As in Sink."""
@@ -86,6 +88,17 @@ class TextSink:
         file.writelines(lines)
 
     def end(self) -> None:
+        """As in Sink."""
+
+    def hand_over(self) -> Sequence[WrittenFile]:
+        """As in Sink."""
+        return ()
+
+    def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:  # noqa: ARG002
+        """As in Sink."""
+        return ()
+
+    def stay(self) -> None:
         """As in Sink."""
 
     def finish(self) -> None:

@@ -12,6 +12,7 @@ from gssr.model.traces.trace_selection import TraceSelection
 from gssr.model.verdicts.rules import from_environment
 from gssr.store.format.schema import Column
 from gssr.traces.open import open_runs
+from gssr.workers import HERE, Workers
 
 RUN = Column("run_id", "TEXT NOT NULL", "the run: the name of its file or folder")
 TRACE_TABLES: dict[str, ExportTable] = {
@@ -22,7 +23,7 @@ TRACE_TABLES: dict[str, ExportTable] = {
 
 
 def export_traces(
-    paths: Sequence[str], sink: Sink, tables: Sequence[ExportTable], metrics: Sequence[str] = ()
+    paths: Sequence[str], sink: Sink, tables: Sequence[ExportTable], metrics: Sequence[str] = (), workers: Workers = HERE
 ) -> tuple[int, Sequence[str]]:  # fmt: skip
     """Write tables of traces, each run's under the name of its file or folder, judged by the site's rules.
 
@@ -30,6 +31,7 @@ def export_traces(
         paths: trace files, or folders with traces.
         tables: of TRACE_TABLES.
         metrics: definitions of metrics of one's own, as ``--metric`` takes them.
+        workers: who reads the files.
 
     Returns the number of runs written, and sentences about traces that cannot be read. Raises TraceError if none can be
     read, ExportError, OSError, and ValueError for a mistake in the rules or a metric; the run that was begun is undone
@@ -37,7 +39,7 @@ def export_traces(
     """
     runs, rules, n = open_runs(paths), from_environment(table=TABLE), 0
     names = [os.path.basename(os.path.abspath(run.name)) for run in runs]
-    for run, trace in each_readable(runs, TraceSelection(metrics=metrics), rules):
+    for run, trace in each_readable(runs, TraceSelection(metrics=metrics), rules, None, workers):
         name = os.path.basename(os.path.abspath(run.name))
         called = name if names.count(name) == 1 else run.name
         _export(trace, called.encode("utf-8", "backslashreplace").decode(), sink, tables)
@@ -47,9 +49,9 @@ def export_traces(
 
 def _export(trace: TraceAnalysis, run_id: str, sink: Sink, tables: Sequence[ExportTable]) -> None:
     """Write the tables of one run; undo what was begun if anything is raised."""
-    sink.begin(run_id, tables)
+    wanted = sink.begin(run_id, tables, None)
     try:
-        for table in tables:
+        for table in wanted:
             sink.write(table, None, _columns(trace, run_id, table))
         sink.end()
     except BaseException:

@@ -18,6 +18,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.traces.categories import CALLS, ON_GPU
 from gssr.traces.json_events import JsonEvents, mended, middle_of
 from gssr.traces.timeline import NO_LINK
+from gssr.workers import is_worker
 
 FLOW = frozenset("stf")
 """Phases that tie others together."""
@@ -206,7 +207,7 @@ def _received(stream: IO[bytes]) -> EventColumns:
 
 def _middle_of(path: str) -> int | None:
     try:
-        return middle_of(path) if sys.executable and len(os.sched_getaffinity(0)) > 1 else None
+        return middle_of(path) if sys.executable and len(os.sched_getaffinity(0)) > 1 and not is_worker() else None
     except OSError:
         return None
 

@@ -167,6 +167,15 @@ class TraceSet:
         first, *others = found.sources
         return replace(found, sources=(first._replace(notes=(*dict.fromkeys(wrong), *first.notes)), *others))
 
+    def timeline_of(self, source: TraceSource) -> Timeline:
+        """Read one of the files, as ``timelines`` does. Raises TraceError."""
+        return _from_its_own_zero(source, _bounded(self._read(source)))
+
+    def note_problem(self, sentence: str) -> None:
+        """Add a sentence on a file that can't be read to ``problems``; once, however often the file is read."""
+        if sentence not in self.problems:
+            self.problems.append(sentence)
+
     def _readable(self, wrong: list[str]) -> Iterator[tuple[TraceSource, Timeline]]:
         """Yield each source that can be read with its timeline. Sentences on the others are appended to ``wrong`` and
         to ``problems``. Raises TraceError at the end if none can be read."""
@@ -177,8 +186,7 @@ class TraceSet:
             except TraceError as error:
                 last = error
                 wrong.append(str(error))
-                if str(error) not in self.problems:  # read again
-                    self.problems.append(str(error))
+                self.note_problem(str(error))
             else:
                 n += 1
                 yield source, timeline

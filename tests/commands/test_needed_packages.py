@@ -40,15 +40,23 @@ CALLS: dict[str, list[str] | str] = {
     "analyze --report FILE.pdf": ["analyze", "--report", "new.pdf", "run.sql"],
     "analyze --report FILE.html": ["analyze", "--report", "new.html", "run.sql"],
     "analyze OTF2": ["analyze", "archive.otf2"],
+    "analyze --dask": ["analyze", "run.sql", "--dask", "tcp://127.0.0.1:1"],
+    "analyze --mpi": ["analyze", "run.sql", "--mpi"],
     "compare": ["compare", "run.sql", "run.sql"],
     "compare OTF2": ["compare", "archive.otf2", "archive.otf2"],
     "fleet": ["fleet", "--no-index", "."],
+    "fleet --dask": ["fleet", "--no-index", ".", "--dask", "tcp://127.0.0.1:1"],
+    "fleet --mpi": ["fleet", "--no-index", ".", "--mpi"],
     "export": ["export", "--format", "csv", "-o", "new", "run.sql"],
     "export --format parquet": ["export", "-o", "new", "run.sql"],
     "export OTF2": ["export", "--format", "csv", "-o", "new", "archive.otf2"],
+    "export --dask": ["export", "--dataset", "new", "run.sql", "--dask", "tcp://127.0.0.1:1"],
+    "export --mpi": ["export", "--dataset", "new", "run.sql", "--mpi"],
     "import": ["import", "dmon.txt", "-o", "new.sql"],
     "merge NAME.sql.d": ["merge", "shards.sql.d"],
     "merge NAME.sql, --attach, --digest": ["merge", "run.sql"],
+    "merge --dask": ["merge", "run.sql", "--digest", "--dask", "tcp://127.0.0.1:1"],
+    "merge --mpi": ["merge", "run.sql", "--digest", "--mpi"],
     "mark": ["mark", "here"],
     "demo": ["demo", "-m", "0.5", "--scenario", "idle:1"],
     "doctor": ["doctor"],
@@ -59,6 +67,12 @@ CALLS: dict[str, list[str] | str] = {
 IMPORTED = "tui"
 """What draws on a terminal: whether it needs no more is asked by importing all its modules, once for all uses that do."""
 NOT_CALLED = ("profile --live", "top", "tui --serve", "mcp", *(use for use in CALLS if use.endswith("OTF2")))
+NOT_CALLED = (
+    "profile --live",
+    "top",
+    "tui --serve",
+    *(use for use in CALLS if use.endswith(("OTF2", "--dask", "--mpi"))),
+)
 FORKS = """
 import json, os, sys, tempfile
 import gssr.cli

@@ -186,7 +186,7 @@ def _die_at_the_third(name: str, _request: fleet.FleetRequest) -> fleet._Read:
 def test_a_recording_that_kills_its_reader_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "_read", _die_at_the_third)
     monkeypatch.setattr(fleet, "PER_PROCESS", 1)
-    monkeypatch.setattr(fleet.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     told: list[float] = []
     found = read_fleet(list("01234"), progress=told.append)
     assert found.unreadable == ("0", "1", "2: the process that read it died", "3", "4")
@@ -197,7 +197,7 @@ def test_several_processes_read_what_one_reads(recorded: Recorded, monkeypatch: 
     names = [str(recorded(scenario)) for scenario in RUNS]
     alone = read_fleet(names)
     monkeypatch.setattr(fleet, "PER_PROCESS", 1)
-    monkeypatch.setattr(fleet.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     assert read_fleet(names) == alone
     assert [run.file for run in alone.runs] == names
     assert {gpu.node for run in alone.runs for gpu in run.gpus} == {"node0000", "node0001"}

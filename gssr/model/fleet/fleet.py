@@ -1,17 +1,16 @@
 """What the runs of many recordings add up to: by user, label, command, job, node, GPU model, week or cause.
 
-Reading the figures of many recordings, by several processes where there are many of them. What can't be read is told and
-never stops the rest.
+Reading the figures of many recordings is a map over them (gssr/workers.py). What can't be read is told and never stops the
+rest.
 """
 
 import math
-import os
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,9 +26,7 @@ from gssr.store.index import Index, Rows, state
 from gssr.store.liveness import silent_seconds
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
-
-if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+from gssr.workers import HERE, Workers
 
 UNKNOWN = "unknown"
 N_BINS = 10
@@ -361,11 +358,8 @@ def _slowness() -> Callable[[GpuFigures], bool]:
     return is_slow
 
 
-MOST_PROCESSES = 16
 PER_PROCESS = 25
 """Another process pays from so many recordings on."""
-AT_ONCE = 8
-"""Recordings that a process is given at a time."""
 _KEPT_AT_ONCE = 500
 """Recordings: what was read is put into the index after so many, and at the end."""
 _LONG_LOST = 86400.0
@@ -407,16 +401,17 @@ def read_fleet(
     request: FleetRequest = ALL,
     progress: Callable[[float], None] = lambda _: None,
     index: Index | None = None,
+    workers: Workers = HERE,
 ) -> Fleet:
     """Read the figures of every run of these recordings; what can't be read is told and stops nothing.
 
     ``progress`` is called with the share done, 0-1. ``index`` (None: none): what it has is not read again, and what is
-    read is put into it. A run found twice counts once.
+    read is put into it. ``workers``: who reads. A run found twice counts once.
     """
     runs: dict[tuple[str, float | None], RunFigures] = {}
     unreadable: list[str] = []
     copies: dict[str, None] = {}
-    reads = _all(names, request) if index is None else _with_index(names, request, index)
+    reads = _all(names, request, workers) if index is None else _with_index(names, request, index, workers)
     for done, (name, read) in enumerate(zip(names, reads, strict=True)):
         for run in read.runs:
             if request.since is not None and run.began < request.since:
@@ -428,12 +423,12 @@ def read_fleet(
     return Fleet(tuple(runs.values()), len(names), tuple(unreadable), tuple(copies))
 
 
-def _with_index(names: Sequence[str], request: FleetRequest, index: Index) -> Iterator[_Read]:
+def _with_index(names: Sequence[str], request: FleetRequest, index: Index, workers: Workers) -> Iterator[_Read]:
     """Yield what was read of each recording, in their order. All runs of recordings that are kept are read, whenever
     they began."""
     rules = digest(request.rules)
     known = runs_in_index(index, index.known(names), rules if request.verdicts else None)
-    reads = _all([name for name in names if name not in known], request._replace(since=None))
+    reads = _all([name for name in names if name not in known], request._replace(since=None), workers)
     fresh: list[tuple[str, str, Rows]] = []
     for name in names:
         if name in known:
@@ -449,53 +444,18 @@ def _with_index(names: Sequence[str], request: FleetRequest, index: Index) -> It
     index.keep(fresh)
 
 
-def _all(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
-    """Yield what was read of each recording, in their order; by several processes if there are many."""
-    n = processes_for(len(names))
-    if n <= 1:
-        yield from (_read(name, request) for name in names)
-        return
-    from concurrent.futures.process import BrokenProcessPool  # here, as an index may leave nothing to read
-
-    done = 0
-    try:
-        with process_pool(n) as pool:
-            for read in pool.map(_read, names, [request] * len(names), chunksize=AT_ONCE):
-                done += 1
-                yield read
-    except BrokenProcessPool:
-        yield from _one_by_one(names[done:], request)
+def _all(names: Sequence[str], request: FleetRequest, workers: Workers) -> Iterator[_Read]:
+    """Yield what was read of each recording, in their order."""
+    return workers.map(partial(_read_each, request=request), names, _unread, per_worker=PER_PROCESS)
 
 
-def _one_by_one(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
-    """Yield what was read of each recording, each in a process of its own, as one of them kills the process that reads
-    it."""
-    from concurrent.futures.process import BrokenProcessPool
-
-    for name in names:
-        with process_pool(1) as pool:
-            try:
-                read = pool.submit(_read, name, request).result()
-            except BrokenProcessPool:
-                read = _Read([], f"{name}: the process that read it died")
-        yield read
+def _read_each(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
+    return (_read(name, request) for name in names)
 
 
-def processes_for(n_recordings: int) -> int:
-    """Return how many processes it pays to read so many recordings with."""
-    return min(len(os.sched_getaffinity(0)), MOST_PROCESSES, n_recordings // PER_PROCESS)
-
-
-def process_pool(n: int) -> "ProcessPoolExecutor":
-    """Return a pool of ``n`` forked processes. They ignore Ctrl-C, which ends their parent."""
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    return ProcessPoolExecutor(n, get_context("fork"), initializer=_leave_interrupts_to_the_parent)
-
-
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _unread(name: str) -> _Read:
+    """Return what is said of a recording that no worker has survived."""
+    return _Read([], f"{name}: the process that read it died")
 
 
 def _read(name: str, request: FleetRequest) -> _Read:
@@ -507,7 +467,7 @@ def _read(name: str, request: FleetRequest) -> _Read:
         with closing(open_recording(name)) as recording:
             readers = [own for own in recording.runs if request.since is None or extent(own)[0] >= request.since]
             runs += (read_figures(reader, name, request.verdicts, request.rules) for reader in readers)
-            if recording.damage or not all(_stays(run, name) for run in runs):
+            if recording.damage or not all(is_final(run.state, name) for run in runs):
                 before = None
             return _Read(runs, recording.damage, before)
     except RecordingError as error:
@@ -518,6 +478,6 @@ def _read(name: str, request: FleetRequest) -> _Read:
         return _Read(runs, f"{name}: can't be read: {error!r}")
 
 
-def _stays(run: RunFigures, name: str) -> bool:
-    """Tell whether nothing of the run is going to change, so that it may be kept."""
-    return run.state in ENDED or (run.state == "lost" and silent_seconds(name, time.time()) > _LONG_LOST)
+def is_final(run_state: str, name: str) -> bool:
+    """Tell whether a run in this state, of the recording ``name``, will not change: what was read of it may be kept."""
+    return run_state in ENDED or (run_state == "lost" and silent_seconds(name, time.time()) > _LONG_LOST)

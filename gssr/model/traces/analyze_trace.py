@@ -1,9 +1,10 @@
-"""What a trace says: of one file, and of all ranks' files together."""
+"""What a trace says: of one file, and of all ranks' files together, which is a map over them (gssr/workers.py)."""
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -55,7 +56,9 @@ from gssr.model.traces.trace_steps import steps, steps_of
 from gssr.model.traces.waits import CoveredTimes, add_waits, call_totals, no_waits
 from gssr.model.verdicts.table import RuleTable
 from gssr.traces.join import booted_apart
-from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, Track
+from gssr.traces.open import TraceError, TraceSet
+from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, TraceSource, Track
+from gssr.workers import HERE, Workers, available_memory
 
 FEWER_BINS, MANY_GPUS = 60, 1000
 """Columns of the course of each of more than MANY_GPUS, where BINS would take 20 KB a GPU."""
@@ -161,13 +164,20 @@ def analyze_timelines(
     """Analyze the ranks of one run together, each timeline when it is its turn. Times count from the zero of the first.
     Ranks that have nothing of what is ``wanted`` are left out; raises ValueError, a sentence, where none has anything of
     it."""
-    there: dict[Track, None] = {}
-    parts = (part for _, part in _parts(timelines, wanted, rules, tables, there, False))
-    found = combined(parts, rules if _asks(tables, "verdicts") else None, there)
-    known = {each.expression for each in found.metrics}
-    own = map(custom, wanted.metrics)
-    without = [OwnMetric(each.name, each.text, each.unit) for each in own if each.text not in known]
-    return replace(found, metrics=(*found.metrics, *without)) if without else found
+    asked = _Asked(wanted, rules, None if tables is None else tuple(tables))
+    return _together(_looked_at(timelines, asked), asked)
+
+
+def analyze_files(
+    run: TraceSet, wanted: TraceSelection = WHOLE, rules: RuleTable = TABLE, tables: Collection[str] | None = None,
+    workers: Workers = HERE,
+) -> TraceAnalysis:  # fmt: skip
+    """Do the same for the files of one run, which ``workers`` read. Files that can't be read are left out, and added to the
+    run's ``problems``; raises TraceError if none can be read."""
+    asked = _Asked(wanted, rules, None if tables is None else tuple(tables))
+    if len(run.sources) < 2 or not (workers.is_elsewhere or workers.n_for(_n_workers(run)) > 1):
+        return _together(_looked_at(run.timelines(), asked), asked)
+    return _together(_read_by(workers, run, asked), asked)
 
 
 def analyze_ranks(
@@ -179,47 +189,159 @@ def analyze_ranks(
     """Analyze each rank of a run alone, in the order of the files. Yields the rank (None where the file does not tell it)
     and its analysis, whose times count from the zero of the rank's file. Raises ValueError, a sentence, where no rank has
     anything of what is ``wanted``."""
-    return _parts(timelines, wanted, rules, tables, {}, True)
+    asked = _Asked(wanted, rules, None if tables is None else tuple(tables), by_rank=True)
+    return _parts(_looked_at(timelines, asked), asked, {})
+
+
+class _Asked(NamedTuple):
+    """What is asked for of each file: the arguments of ``analyze_timelines``, and whether each rank is analyzed alone."""
+
+    wanted: TraceSelection
+    rules: RuleTable
+    tables: tuple[str, ...] | None
+    by_rank: bool = False
+
+
+class _FilePart(NamedTuple):
+    """What a file says: (rank, analysis) of what is wanted of it, [] for nothing; its ``gpus`` and its ``clock``.
+
+    ``wrong``: a sentence on why nothing of it is in the window, "" for no such reason; ``unread``: a sentence on why it
+    can't be read, "" where it can.
+    """
+
+    parts: list[tuple[int | None, TraceAnalysis]]
+    gpus: tuple[Track, ...] = ()
+    clock: Clock = Clock()
+    wrong: str = ""
+    unread: str = ""
+
+
+def _together(files: Iterable[_FilePart], asked: _Asked) -> TraceAnalysis:
+    """Combine what the files of one run say. Raises ValueError, a sentence, where none has anything of what is wanted."""
+    there: dict[Track, None] = {}
+    parts = (part for _, part in _parts(files, asked, there))
+    found = combined(parts, asked.rules if _asks(asked.tables, "verdicts") else None, there)
+    known = {each.expression for each in found.metrics}
+    own = map(custom, asked.wanted.metrics)
+    without = [OwnMetric(each.name, each.text, each.unit) for each in own if each.text not in known]
+    return replace(found, metrics=(*found.metrics, *without)) if without else found
+
+
+def _looked_at(timelines: Iterable[Timeline], asked: _Asked) -> Iterator[_FilePart]:
+    """Analyze what is asked for of each timeline, when it is its turn; wanted times count from the zero of the first."""
+    first: Clock | None = None
+    for timeline in timelines:
+        first = first or timeline.clock
+        part = _part_of_file(timeline, first.unix_ns, asked)
+        del timeline  # before the next is read
+        yield part
+
+
+_PAYS_BYTES = 32 << 20
+"""Bytes of traces from which on another process pays: reading so much JSON takes 0.2 s."""
+_UNPACKED, _IN_MEMORY = 16, 2
+"""A packed file is taken to be this many times as long unpacked, and what is read of a file to need so many times as much
+memory: of 74 MB of JSON it was less than once (benchmarks/traces.py)."""
+
+
+def _n_workers(run: TraceSet) -> int:
+    """Return with how many processes it pays to read a run's files, each of which holds a file in memory."""
+    sizes = [_bytes_of(source.path) for source in run.sources]
+    return max(min(len(sizes), sum(sizes) // _PAYS_BYTES, available_memory() // max(_IN_MEMORY * max(sizes), 1)), 1)
+
+
+def _bytes_of(path: str) -> int:
+    """Return how long a file is unpacked, about; 0 where it is not there."""
+    try:
+        return os.stat(path).st_size * (_UNPACKED if path.endswith(".gz") else 1)
+    except OSError:
+        return 0
+
+
+def _read_by(workers: Workers, run: TraceSet, asked: _Asked) -> Iterator[_FilePart]:
+    """Have the files of a run read by workers, and yield what each says that can be read. Where times are asked for, the
+    first file is read before all others, as they count from its zero. Raises TraceError if none can be read."""
+    sources, zero, n = list(run.sources), None, 0
+    quiet = replace(run, problems=[])  # what workers find is told by what they return
+    if asked.wanted.start is not None or asked.wanted.end is not None:
+        while sources and not n:
+            (part,) = _part_of_source([sources.pop(0)], quiet, None, asked)
+            n, zero = int(not part.unread), part.clock.unix_ns
+            if part.unread:
+                run.note_problem(part.unread)
+            else:
+                yield part
+    read = partial(_part_of_source, run=quiet, zero=zero, asked=asked)
+    last = ""
+    for part in workers.map(read, sources, _killed, at_once=1, most=_n_workers(run)):
+        if part.unread:
+            last = part.unread
+            run.note_problem(last)
+            continue
+        n += 1
+        yield part
+    if not n:
+        raise TraceError(last or run.problems[-1])
+
+
+def _part_of_source(
+    sources: Sequence[TraceSource], run: TraceSet, zero: int | None, asked: _Asked
+) -> Iterator[_FilePart]:  # fmt: skip
+    """Read files of a run, in a worker, and yield what each says."""
+    for source in sources:
+        try:
+            timeline = run.timeline_of(source)
+        except TraceError as error:
+            yield _FilePart([], unread=str(error))
+        else:
+            yield _part_of_file(timeline, zero, asked)
+
+
+def _killed(source: TraceSource) -> _FilePart:
+    """Return what is said of a file that no worker has survived."""
+    return _FilePart([], unread=f"{source.path}: the process that read it died")
+
+
+def _part_of_file(timeline: Timeline, zero: int | None, asked: _Asked) -> _FilePart:
+    """Analyze what is asked for of a timeline, or of each of its ranks. ``zero``: the unix time, ns, that wanted times count
+    from. Raises ValueError."""
+    wanted = asked.wanted
+    gpus = tuple(dict.fromkeys(gpu for gpu in gpus_of(timeline.tracks) if gpu is not None))
+    if timeline.profile is not None and any(wanted):
+        raise ValueError(f"{timeline.sources[0].path}: is a profile, without times and GPUs: all of it is shown")
+    tracks = None if wanted.gpus is None else tracks_of(timeline, wanted.gpus)
+    if tracks is not None and not len(tracks):
+        return _FilePart([], gpus, timeline.clock)
+    try:
+        window = window_of(timeline, wanted, zero)
+    except ValueError as error:
+        return _FilePart([], gpus, timeline.clock, str(error))
+    own = tuple(map(custom, wanted.metrics))
+    ranks = _ranks_of(timeline, tracks) if asked.by_rank else [(None, tracks)]
+    parts = [
+        (rank, analyze_timeline(timeline, window, mine, None, wanted.like_hta, asked.rules, asked.tables, own))
+        for rank, mine in ranks
+    ]
+    return _FilePart(parts, gpus, timeline.clock)
 
 
 def _parts(
-    timelines: Iterable[Timeline], wanted: TraceSelection, rules: RuleTable, tables: Collection[str] | None,
-    there: dict[Track, None], by_rank: bool,
+    files: Iterable[_FilePart], asked: _Asked, there: dict[Track, None]
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:  # fmt: skip
-    """Analyze what is wanted of each timeline, or ``by_rank`` of each of its ranks. Yields the rank (None for all of the
-    timeline) and its analysis. Adds all GPUs of the timelines to ``there``."""
-    wrong: list[ValueError] = []
-    own = tuple(map(custom, wanted.metrics))
-
-    def parts_in(timeline: Timeline, zero: int | None) -> Iterator[tuple[int | None, TraceAnalysis]]:
-        """Analyze what is wanted of a timeline, or of each of its ranks. Yields nothing where it has none of the GPUs, or,
-        with the reason added to ``wrong``, nothing in the window. ``zero``: the unix time, ns, that wanted times count
-        from."""
-        if timeline.profile is not None and any(wanted):
-            raise ValueError(f"{timeline.sources[0].path}: is a profile, without times and GPUs: all of it is shown")
-        tracks = None if wanted.gpus is None else tracks_of(timeline, wanted.gpus)
-        if tracks is not None and not len(tracks):
-            return
-        try:
-            window = window_of(timeline, wanted, zero)
-        except ValueError as error:
-            wrong.append(error)
-            return
-        for rank, mine in _ranks_of(timeline, tracks) if by_rank else ((None, tracks),):
-            yield rank, analyze_timeline(timeline, window, mine, None, wanted.like_hta, rules, tables, own)
-
-    clock, n = None, 0
-    for timeline in timelines:
-        clock = clock or timeline.clock
-        there.update((gpu, None) for gpu in gpus_of(timeline.tracks) if gpu is not None)
-        parts = list(parts_in(timeline, clock.unix_ns))
-        del timeline  # before the next is read
-        n += len(parts)
+    """Yield the rank (None for all of a file) and the analysis of what is wanted of each file, or of each of its ranks. Adds
+    all GPUs of the files to ``there``. Raises ValueError, a sentence, where there is nothing of what is wanted."""
+    wrong, n = "", 0
+    for file in files:
+        there.update(dict.fromkeys(file.gpus))
+        wrong = wrong or file.wrong
+        n += len(file.parts)
+        parts = file.parts
+        del file
         while parts:
             yield parts.pop(0)
     if not n:
         known = ", ".join(map(gpu_label, names_of(there).values())) or "no GPUs"
-        raise wrong[0] if wrong else ValueError(f"no GPU {', '.join(wanted.gpus or ())}: there are: {known}")
+        raise ValueError(wrong or f"no GPU {', '.join(asked.wanted.gpus or ())}: there are: {known}")
 
 
 def _ranks_of(timeline: Timeline, tracks: Ints | None) -> list[tuple[int | None, Ints | None]]:

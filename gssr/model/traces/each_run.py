@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from gssr.model.traces.analyze_trace import analyze_timelines
+from gssr.model.traces.analyze_trace import analyze_files
 from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.model.traces.trace_rules import TABLE
 from gssr.model.traces.trace_selection import WHOLE, TraceSelection
 from gssr.model.verdicts.table import RuleTable
 from gssr.traces.open import TraceError, TraceSet
+from gssr.workers import HERE, Workers
 
 
 def each_readable(
@@ -15,17 +16,18 @@ def each_readable(
     wanted: TraceSelection = WHOLE,
     rules: RuleTable = TABLE,
     tables: Collection[str] | None = None,
+    workers: Workers = HERE,
 ) -> Iterator[tuple[TraceSet, TraceAnalysis]]:
     """Analyze the traces of several runs, each run when it is its turn. Yields the run and its analysis (see
-    analyze_timelines).
+    analyze_files, also for the arguments).
 
     A run of which no trace can be read is left out, and why is among its ``problems``. Raises TraceError if none can be
-    read, and ValueError as analyze_timelines does.
+    read, and ValueError as analyze_files does.
     """
     wrong, n = None, 0
     for run in runs:
         try:
-            trace = analyze_timelines(run.timelines(), wanted, rules, tables)
+            trace = analyze_files(run, wanted, rules, tables, workers)
         except TraceError as error:
             wrong = error
             continue

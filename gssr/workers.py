@@ -1,0 +1,242 @@
+"""A map over files, by workers: processes of this machine, or whatever ``concurrent.futures.Executor`` reaches further.
+
+Reading many recordings, or the traces of many ranks, is the same work on one file after the other, and what comes of each
+is small. ``Workers.map`` gives the files to workers, a few at a time, and yields one result for each, in the order of the
+files: the answer does not depend on how many workers there are or how fast each is. Where a worker dies, its files are given
+out again, one by one: only a file that kills its worker a second time is left out, which the caller says.
+
+Dask's and MPI's workers are opened by gssr/commands/with_workers.py.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future, ProcessPoolExecutor
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Work = Callable[[Sequence[Item]], Iterable[Result]]
+"""What a worker does with some of the files: it yields one result for each. It, the files and the results are pickled."""
+
+MOST_PROCESSES = 16
+"""Processes of one machine. More would hold up others who work on it."""
+AT_ONCE = 8
+"""Files that a worker is given at a time: what it costs to hand them over then no longer counts."""
+_AHEAD = 3
+"""As many times as there are workers, groups of files are given out before the first result is taken: a slow file then keeps
+the other workers busy for a while, and results that wait for it take little memory."""
+
+_here = threading.local()
+
+
+class NoWorkersError(Exception):
+    """Nobody is there to do the work, or no longer; the text is one sentence."""
+
+
+class _Answer(NamedTuple):
+    """What a worker returns for the files it was given: the results, and what was raised instead of the next one."""
+
+    results: list[Any]
+    raised: Exception | None = None
+
+
+class Workers:
+    """Where files are read: by processes of this machine, which live as long as one map, or by an executor's workers."""
+
+    def __init__(
+        self,
+        executor: Executor | None = None,
+        n_workers: int = 0,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``executor``: None for processes of this machine. ``n_workers``: how many workers the executor has. ``check``:
+        called now and then while a result is waited for; raises NoWorkersError if it will never come."""
+        self._executor, self._n_workers, self._check = executor, n_workers, check
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether workers are other programs, perhaps on other machines, which know nothing of this one's variables."""
+        return self._executor is not None
+
+    def n_for(self, n_files: int, per_worker: int = 1) -> int:
+        """Return how many workers would read so many files, of which another process of this machine pays for each
+        ``per_worker``; 0 or 1 if they are read by the caller itself."""
+        if self._executor is not None:
+            return self._n_workers
+        return min(len(os.sched_getaffinity(0)), MOST_PROCESSES, n_files // per_worker)
+
+    def map(
+        self,
+        work: Work[Item, Result],
+        files: Sequence[Item],
+        died: Callable[[Item], Result],
+        *,
+        per_worker: int = 1,
+        at_once: int = AT_ONCE,
+        most: int = MOST_PROCESSES,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Generator[Result]:
+        """Yield what ``work`` returns for each file, in their order.
+
+        Args:
+            work: must not change anything that a second call for the same file would trip over.
+            files: the files, or what names each of them.
+            died: returns the result for a file that has killed its worker twice.
+            per_worker: so many files pay for one more process of this machine; with less than two processes the caller
+                itself does the work, when it asks for each result.
+            at_once: files that a worker is given at a time.
+            most: processes of this machine at most.
+            meanwhile: called every _LOOK_SECONDS while a result is waited for.
+
+        Raises what ``work`` raises, and NoWorkersError if all workers are gone.
+        """
+        n = self.n_for(len(files), per_worker)
+        n = min(n, most) if self._executor is None else n
+        if self._executor is None and n <= 1:
+            yield from work(files)
+            return
+        parts = iter([files[at : at + at_once] for at in range(0, len(files), at_once)])
+        given: deque[tuple[Sequence[Item], Future[_Answer]]] = deque()
+        pool = _Processes(n) if self._executor is None else _Others(self._executor)
+        try:
+            while True:
+                while len(given) < _AHEAD * n and (part := next(parts, None)) is not None:
+                    given.append((part, pool.submit(work, part)))
+                if not given:
+                    return
+                part, future = given.popleft()
+                answer = self._answer(future, meanwhile)
+                if answer is None:
+                    for file in part:
+                        own = self._answer(pool.submit_alone(work, file), meanwhile)
+                        yield from _results(own or _Answer([died(file)]))
+                else:
+                    yield from _results(answer)
+        finally:
+            for _, future in given:
+                future.cancel()
+            pool.close()
+
+    def _answer(self, future: Future[_Answer], meanwhile: Callable[[], None]) -> _Answer | None:
+        """Wait for a worker's answer; None if the worker died, which is whatever the executor itself raises."""
+        from concurrent.futures import CancelledError
+
+        while True:
+            try:
+                return future.result(timeout=_LOOK_SECONDS)
+            except TimeoutError:
+                if not future.done():
+                    self._check()
+                    meanwhile()
+                    continue
+                return None
+            except (Exception, CancelledError):
+                return None
+
+
+def available_memory() -> int:
+    """Return how many bytes of memory this machine could still give; 0 if it does not say that."""
+    with suppress(OSError, ValueError, IndexError), open("/proc/meminfo") as lines:
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    return 0
+
+
+_LOOK_SECONDS = 2.0
+"""Between two looks whether there are workers at all."""
+HERE = Workers()
+"""The processes of this machine."""
+
+
+def is_worker() -> bool:
+    """Tell whether this is work that was given out, beside which other workers use the other cores."""
+    return getattr(_here, "is_worker", False)
+
+
+def _done(work: Work[Item, Result], files: Sequence[Item]) -> _Answer:
+    """Do the work, in the worker."""
+    results: list[Any] = []
+    _here.is_worker = True
+    try:
+        results.extend(work(files))
+    except Exception as error:
+        return _Answer(results, error)
+    finally:
+        _here.is_worker = False
+    return _Answer(results)
+
+
+def _results(answer: _Answer) -> Iterator[Any]:
+    yield from answer.results
+    if answer.raised is not None:
+        raise answer.raised
+
+
+class _Processes:
+    """Forked processes of this machine. One that dies takes its pool with it, and the next one is made."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(self, work: Work[Item, Result], files: Sequence[Item]) -> Future[_Answer]:
+        """Give files to a process of the pool."""
+        from concurrent.futures.process import BrokenProcessPool
+
+        if self._pool is None:
+            self._pool = _process_pool(self._n)
+        try:
+            return self._pool.submit(_done, work, files)
+        except BrokenProcessPool:
+            self.close()
+            self._pool = _process_pool(self._n)
+            return self._pool.submit(_done, work, files)
+
+    def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[_Answer]:
+        """Give one file to a process of its own, which is gone when this returns."""
+        with _process_pool(1) as pool:
+            return pool.submit(_done, work, [file])
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+
+class _Others:
+    """The workers of somebody else's executor, which finds another one by itself where one dies."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def submit(self, work: Work[Item, Result], files: Sequence[Item]) -> Future[_Answer]:
+        """Give files to a worker."""
+        return self._executor.submit(_done, work, files)
+
+    def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[_Answer]:
+        """Give one file to a worker."""
+        return self._executor.submit(_done, work, [file])
+
+    def close(self) -> None:
+        """Leave the workers as they are: who made the executor ends it."""
+
+
+def _process_pool(n: int) -> ProcessPoolExecutor:
+    """Return a pool of ``n`` forked processes. They ignore Ctrl-C, which ends their parent."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    return ProcessPoolExecutor(n, get_context("fork"), initializer=_leave_interrupts_to_the_parent)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    with suppress(ValueError):  # a thread's
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

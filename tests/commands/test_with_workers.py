@@ -1,0 +1,172 @@
+"""The same answers from Dask's workers and MPI's ranks as from this process alone, to the last digit."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import cloudpickle
+import duckdb
+import pytest
+from distributed import LocalCluster
+
+from gssr.backends.synthetic.bulk import generate
+from gssr.cli import main
+from gssr.commands import with_workers
+from gssr.convert.tables import EXPORTED
+from gssr.workers import NoWorkersError
+from tests.fakes.traces.beside import Truth
+
+pytestmark = pytest.mark.xdist_group("with_workers")
+Printed = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``recordings``, one of them no recording; ``run.sql`` with ``traces`` of its ranks; never to be changed."""
+    folder = tmp_path_factory.mktemp("many")
+    (folder / "recordings").mkdir()
+    for number, scenario in enumerate(("train", "idle", "imbalanced", "stencil")):
+        generate(str(folder / "recordings" / f"{number}.sql"), scenario, 2 + number, 0.02, 1.0, host=True)
+    (folder / "recordings" / "broken.sql").write_bytes((folder / "recordings" / "0.sql").read_bytes()[:5000])
+    truth = Truth(ranks=4, seconds=60)
+    truth.record(folder / "run.sql")
+    (folder / "traces").mkdir()
+    for rank in range(4):
+        truth.trace(folder / "traces" / f"rank{rank}.json", rank, 10.0, 20.0, 0.0)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=":0", worker_dashboard_address=None, silence_logs=50
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
+    def run(*words: object, code: int = 0) -> str:
+        assert main([str(word) for word in words]) == code
+        return capsys.readouterr().out
+
+    return run
+
+
+def contents(dataset: Path) -> dict[str, list[tuple[object, ...]]]:
+    with duckdb.connect() as connection:
+        return {
+            table: connection.execute(f"SELECT * FROM '{dataset}/{table}/*/*.parquet' ORDER BY ALL").fetchall()
+            for table in EXPORTED
+        }
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 4])
+def test_workers_of_dask_say_what_one_process_says(
+    n_workers: int, folder: Path, tmp_path: Path, cluster: LocalCluster, printed: Printed
+) -> None:
+    cluster.scale(n_workers)
+    cluster.wait_for_workers(n_workers, 60)
+    dask = ("--dask", cluster.scheduler_address)
+    fleet = ("fleet", "--no-index", "--json", folder / "recordings", "--by", "cause")
+    assert printed(*fleet, *dask) == printed(*fleet)
+    for table in ("ranks", "kernels"):
+        analyze = ("analyze", folder / "traces", "--csv", table)
+        assert printed(*analyze, *dask) == printed(*analyze)
+    window = ("analyze", "--json", folder / "traces", "--from", "1", "--to", "5")
+    assert printed(*window, *dask) == printed(*window)
+    for words, name in (((), "here"), (dask, "there")):
+        said = printed("export", folder / "recordings", "--dataset", tmp_path / name, *words, code=1)
+        assert said == f"{tmp_path / name}: 4 runs exported\n"
+        shutil.copy(folder / "run.sql", tmp_path / f"{name}.sql")
+        assert main(["merge", str(tmp_path / f"{name}.sql"), "--attach", str(folder / "traces")]) == 0
+        assert "4 traces digested" in printed("merge", tmp_path / f"{name}.sql", "--digest", *words)
+    assert contents(tmp_path / "here") == contents(tmp_path / "there")
+    first, second = (printed("analyze", "--json", tmp_path / f"{name}.sql") for name in ("here", "there"))
+    assert first.replace("here.", "there.") == second
+
+
+def killing_once(files: Sequence[str], folder: Path) -> Iterator[str]:
+    for file in files:
+        if file == "c" and not (folder / "c").exists():
+            (folder / "c").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield file.upper()
+
+
+def test_files_of_a_worker_of_dask_that_is_killed_are_read_by_another(tmp_path: Path, cluster: LocalCluster) -> None:
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the workers don't know this file
+    cluster.scale(2)
+    cluster.wait_for_workers(2, 60)
+    with with_workers._dask(cluster.scheduler_address) as workers:
+        assert workers.is_elsewhere and workers.n_for(1) == 2
+        found = workers.map(partial(killing_once, folder=tmp_path), list("abcdef"), str, at_once=2)
+        assert list(found) == list("ABCDEF") and (tmp_path / "c").exists()
+
+
+def test_a_scheduler_that_is_none_or_idle_is_said(
+    folder: Path, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["fleet", "--no-index", str(folder / "recordings"), "--dask"]
+    monkeypatch.setattr(with_workers, "_PATIENCE", 0.5)
+    with LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=50) as idle:
+        assert main([*words, idle.scheduler_address]) == 1
+        assert "no worker has come to this scheduler" in capsys.readouterr().err
+    assert main([*words, "tcp://127.0.0.1:1"]) == 1
+    assert "no scheduler answers there" in capsys.readouterr().err
+    assert main([*words, cluster.scheduler_address, "--mpi"]) == 2
+    assert "choose one" in capsys.readouterr().err
+    monkeypatch.setattr(with_workers, "__version__", "99.0")
+    monkeypatch.setattr(with_workers, "_PATIENCE", 60.0)
+    assert main([*words, cluster.scheduler_address]) == 1
+    assert "install 99.0 there" in capsys.readouterr().err
+
+
+def test_workers_that_are_gone_for_long_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Client:
+        status = "running"
+
+        def scheduler_info(self) -> dict[str, dict[str, object]]:
+            return {"workers": {}}
+
+    monkeypatch.setattr(with_workers, "_PATIENCE", 0.05)
+    presence = with_workers._Presence(Client(), "--dask here")
+    presence.check()
+    time.sleep(0.1)
+    with pytest.raises(NoWorkersError, match="all workers are gone"):
+        presence.check()
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+def test_ranks_of_mpi_say_what_one_process_says(
+    n_ranks: int, folder: Path, tmp_path: Path, requires: Callable[..., None], printed: Printed
+) -> None:
+    requires("mpirun", package="openmpi-bin")
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def by_mpi(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [
+            "mpirun",
+            "--oversubscribe",
+            "-n",
+            str(n_ranks),
+            sys.executable,
+            "-m",
+            "gssr",
+            *map(str, words),
+            "--mpi",
+        ]
+        return subprocess.run(command, capture_output=True, text=True, env=os.environ | root, timeout=60)
+
+    fleet = ("fleet", "--no-index", "--csv", folder / "recordings")
+    done = by_mpi(*fleet)
+    assert (done.returncode, done.stdout) == (0, printed(*fleet)), done.stderr
+    if n_ranks == 3:
+        done = by_mpi("export", folder / "recordings" / "1.sql", "--dataset", tmp_path / "set")
+        assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'set'}: 1 run exported\n"), done.stderr
