@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import shutil
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +13,9 @@ from gssr.commands.inputs import fleet_at, open_index
 if TYPE_CHECKING:
     from gssr.model.fleet.fleet import Fleet
 
-BY = ("user", "label", "command", "job", "node", "gpu", "week")
+BY = ("user", "account", "partition", "label", "command", "job", "array", "node", "model", "week", "state")
+OLD_BY = ("gpu",)
+"""The earlier name of model, which JSON has as well."""
 JUDGED_BY = ("cause", "verdict")
 """By these every run has to be judged, which takes several times as long; the second one is the old name of the first."""
 SORTS = (
@@ -28,7 +31,7 @@ OPTIONS = (
     Option(
         ("--by",),
         {
-            "choices": (*BY, *JUDGED_BY),
+            "choices": (*BY, *JUDGED_BY, *OLD_BY),
             "metavar": "WHAT",
             "help": f"rank by {', '.join(BY)} or {JUDGED_BY[0]} (default: a page of it all)",
         },
@@ -56,7 +59,15 @@ OPTIONS = (
         {"metavar": "FILE", "help": "what was read is kept here (default: gssr/fleet.index in your cache folder)"},
     ),
     Option(("--no-index",), {"action": "store_true", "help": "read every recording, and keep nothing"}),
-    *page_options.OPTIONS,
+    Option(
+        ("--width",),
+        {
+            "type": int,
+            "metavar": "N",
+            "help": f"columns (default: COLUMNS, else the terminal's, else {page_options.WIDTH})",
+        },
+    ),
+    *(option for option in page_options.OPTIONS if option.flags != ("--width",)),
 )
 
 
@@ -93,6 +104,9 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
     """Carry out ``gssr fleet`` of these recordings and folders of them; return the exit code."""
+    if options.width is None:
+        columns = shutil.get_terminal_size((page_options.WIDTH, 24)).columns
+        options.width = min(max(columns, page_options.NARROWEST), page_options.WIDEST)
     wrong = page_options.wrong_width(options)
     if wrong is None and options.most is not None and options.most < 1:
         wrong = f"--most: {options.most} is not above 0"
@@ -153,7 +167,7 @@ def _show(found: "Fleet", options: argparse.Namespace) -> int:
     if options.json:
         from gssr.report.fleet_export import to_json
 
-        return put(to_json(found, (by,) if by else BY, options.sort, options.most))
+        return put(to_json(found, (by,) if by else (*BY, *OLD_BY), options.sort, options.most))
     if options.csv:
         from gssr.report.fleet_export import groups_csv, runs_csv
 

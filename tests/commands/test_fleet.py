@@ -56,12 +56,49 @@ def test_a_run_without_a_label_is_known_by_its_job(
 ) -> None:
     copy = tmp_path / "a.sql"
     copy.write_bytes((folder / "1" / "idle.sql").read_bytes())
-    for label, job_id, called in (("mine", "4711", "mine"), (None, "4711", "job 4711"), (None, None, "")):
+    called = (
+        ("mine", "4711", "given", "4711 +ada +mine"),
+        (None, "4711", "given", "4711 +ada +given"),
+        (None, "4711", None, "4711 +ada +idle.py"),
+        (None, None, None, "idle.py +ada"),
+    )
+    for label, job_id, job_name, line in called:
         with sqlite3.connect(copy) as connection:
-            connection.execute("UPDATE runs SET label = ?, job_id = ?", (label, job_id))
-            ((run_id,),) = connection.execute("SELECT run_id FROM runs")
+            connection.execute("UPDATE runs SET label = ?, job_id = ?, job_name = ?", (label, job_id, job_name))
         page = printed(capsys, str(copy), "--no-index", "--width", "72", "--ascii")
-        assert re.search(rf"^{called or run_id[:10]}", page.partition("waste most?")[2], re.MULTILINE)
+        assert re.search(f"^{line} ", page.partition("waste most?")[2], re.MULTILINE)
+
+
+@pytest.mark.parametrize("width", ["20", "40", "80", "200"])
+def test_a_jobs_number_is_never_cut_off(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], width: str
+) -> None:
+    """A task of an array goes by the number that squeue shows; the cluster is said where there are several."""
+    for name, cluster, task in (("a", "a-cluster-with-a-long-name", "17"), ("b", "other", None)):
+        copy = tmp_path / f"{name}.sql"
+        copy.write_bytes((folder / "1" / "idle.sql").read_bytes())
+        with sqlite3.connect(copy) as connection:
+            words = ("x" * 60, "y" * 60, cluster, "28136099", "28136001" if task else None, task, f"run-{name}")
+            columns = ("label", "user", "cluster", "job_id", "array_job_id", "array_task_id", "run_id")
+            connection.execute(f"UPDATE runs SET {', '.join(f'{column} = ?' for column in columns)}", words)
+            connection.execute("UPDATE gpus SET run_id = ?", words[-1:])
+        for by in ([], ["--by", "job"]):
+            page = printed(capsys, str(copy), "--no-index", "--width", width, *by)
+            assert ("28136001_17" if task else "28136099") in page and cluster not in page
+    page = printed(capsys, str(tmp_path), "--no-index", "--width", width, "--by", "job")
+    assert width == "20" or ("28136001_17" in page and "28136099" in page)
+    assert width != "200" or ("a-cluster-with-a-long-name/28136001_17" in page and "other/28136099" in page)
+    page = printed(capsys, str(tmp_path), "--no-index", "--width", width, "--by", "array")
+    assert width == "20" or "28136001" in page
+
+
+def test_a_page_is_as_wide_as_columns_says_unless_told(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for columns, words, width in (("50", [], 50), ("50", ["--width", "90"], 90), ("", [], 80), ("9999", [], 400)):
+        monkeypatch.setenv("COLUMNS", columns)
+        page = printed(capsys, str(folder), *words)
+        assert max(map(cell_width, page.splitlines()[:-1])) == width
 
 
 def test_a_run_without_a_gpu_is_named_and_not_counted_as_without_a_score(
@@ -109,8 +146,8 @@ def test_the_page_answers_who_wastes_what_idles_and_what_is_uneven(
     assert [line.split()[0] for line in section["By command"][1:5]] == [
         "idle.py", "imbalanced.py", "stencil.py", "train.py",
     ]  # fmt: skip
-    assert section["Which never used some of their GPUs?"][1].startswith("synthetic i")
-    assert section["Which are badly balanced?"][1].startswith("synthetic im")
+    assert section["Which never used some of their GPUs?"][1].split()[:4] == ["1", "ada", "synthetic", "idle"]
+    assert section["Which are badly balanced?"][1].split()[:4] == ["2", "bob", "synthetic", "imbalanced"]
     assert "Which nodes are slow?" not in section
 
 

@@ -1,4 +1,4 @@
-"""What the runs of many recordings add up to: by user, label, command, job, node, GPU model, week or cause.
+"""What the runs of many recordings add up to: by user, account, job, node, GPU model, week, state, cause and the like.
 
 Reading the figures of many recordings, by several processes where there are many of them. What can't be read is told and
 never stops the rest.
@@ -110,6 +110,22 @@ def job_of(run: RunFigures) -> str:
     return f"{run.cluster}/{run.shown_job}" if run.cluster else run.shown_job
 
 
+NO_ARRAY = "no array"
+"""What runs outside of an array of jobs go by, where they are grouped by array."""
+
+
+def array_of(run: RunFigures) -> str:
+    """Return the id of the array of jobs that the run's job is a task of, with its cluster if that is known."""
+    if run.array_job_id is None:
+        return NO_ARRAY
+    return f"{run.cluster}/{run.array_job_id}" if run.cluster else run.array_job_id
+
+
+def name_of(run: RunFigures) -> str | None:
+    """Return what its user knows a run by: its label, else the job's name, else what it runs; None if it has none."""
+    return run.label or run.job_name or run.program
+
+
 _Divide = Callable[[Sequence[RunFigures]], _Portions]
 
 
@@ -133,14 +149,20 @@ def _of_gpus(key: Callable[[GpuFigures], str | None]) -> _Divide:
 
 BY: dict[str, _Divide] = {
     "user": _of_runs(lambda run: run.user),
+    "account": _of_runs(lambda run: run.account),
+    "partition": _of_runs(lambda run: run.partition),
     "label": _of_runs(lambda run: run.label),
     "command": _of_runs(lambda run: run.program),
     "job": _of_runs(job_of),
+    "array": _of_runs(array_of),
     "node": _of_gpus(lambda gpu: gpu.node),
+    "model": _of_gpus(lambda gpu: gpu.name),
     "gpu": _of_gpus(lambda gpu: gpu.name),
     "week": _of_runs(lambda run: week_of(run.started_at)),
+    "state": _of_runs(lambda run: run.state),
 }
-"""What runs can be grouped by, besides by cause. By node and by GPU model, each GPU counts with its own score."""
+"""What runs can be grouped by, besides by cause. By node and by GPU model, each GPU counts with its own score. The model was
+called gpu."""
 CAUSE, ALIAS_OF_CAUSE = "cause", "verdict"
 """By what the GPU-hours went to; it was called by verdict."""
 COMPUTING = "computing"
