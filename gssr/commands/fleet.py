@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
-from gssr.commands.inputs import fleet_at, open_index
+from gssr.commands.inputs import fleet_at, growing_at, open_index
 
 if TYPE_CHECKING:
     from gssr.model.fleet.fleet import Fleet
+    from gssr.store.index import Index
 
 BY = ("user", "account", "partition", "label", "command", "job", "array", "node", "model", "week", "state")
 OLD_BY = ("gpu",)
@@ -21,6 +22,8 @@ JUDGED_BY = ("cause", "verdict")
 SORTS = (
     "wasted", "idle", "unused", "uneven", "throttled", "hours", "energy", "wasted-energy", "score", "runs", "name",
 )  # fmt: skip
+IDLE_HELD = 3
+"""Exit code of --watch where GPUs are held idle."""
 MOST = 10
 """Lines of each table, unless somebody says otherwise."""
 
@@ -47,6 +50,13 @@ OPTIONS = (
     Option(
         ("-n", "--most"),
         {"type": int, "metavar": "N", "help": f"lines of each table (default: {MOST}; of --json and --csv all)"},
+    ),
+    Option(
+        ("--watch",),
+        {
+            "action": "store_true",
+            "help": "which GPUs growing recordings hold idle now; exit code 3 where there are any",
+        },
     ),
     Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
     Option(("--csv",), {"action": "store_true", "help": "print CSV: a line for each run; with --by, for each group"}),
@@ -89,7 +99,7 @@ def since_of(text: str, now: float) -> float:
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0, also where some recordings can't be read, which is said; 1 when there is none that can; 2 for wrong
-    usage."""
+    usage; with --watch 3 where GPUs are held idle."""
     if not options.foreign:
         return _handle(options, options.places)
     from gssr.commands.inputs import with_foreign
@@ -112,6 +122,9 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
         wrong = f"--most: {options.most} is not above 0"
     if wrong is None and options.json and options.csv:
         wrong = "--json and --csv: choose one"
+    without = ("by", "since", "csv", "foreign")
+    if wrong is None and options.watch and (other := next((each for each in without if getattr(options, each)), None)):
+        wrong = f"--watch and --{other}: choose one"
     if wrong is None and options.index is not None and options.no_index:
         wrong = "--index and --no-index: choose one"
     if wrong is not None:
@@ -137,6 +150,8 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
         )  # what is imported goes again
     except WrongIndexError as error:
         return fail(f"--index: {error}", USAGE)
+    if options.watch:
+        return _watch(options, index)
     bar, collected = ProgressBar("reading"), gc.isenabled()
     gc.disable()  # of all that is kept in the index nothing goes before the end
     try:
@@ -157,6 +172,35 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
             tell(sentence)
         return BAD_INPUT
     return _show(found, options)
+
+
+def _watch(options: argparse.Namespace, index: "Index | None") -> int:
+    """Print which GPUs the recordings that grow hold idle now; return IDLE_HELD where there are any."""
+    from gssr.commands.progress_bar import ProgressBar
+
+    bar = ProgressBar("reading")
+    try:
+        found = growing_at(options.places, index, bar.show)
+    finally:
+        bar.clear()
+    if not found.n_recordings or (not found.runs and len(found.unreadable) >= found.n_recordings):
+        for sentence in found.unreadable:
+            tell(sentence)
+        return (
+            BAD_INPUT if found.n_recordings else fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
+        )
+    if options.json:
+        from gssr.report.fleet_watch import watch_json
+
+        code = put(watch_json(found, options.most))
+    else:
+        from gssr.report.fleet_watch import watch_page
+        from gssr.report.terminal import to_text
+
+        ascii_only = page_options.ascii_only(options)
+        page = watch_page(options.places, found, options.most or MOST, options.width, ascii_only)
+        code = put(to_text(page, page_options.wants_color(options), ascii_only))
+    return code or (IDLE_HELD if any(own.idle for own in found.runs) else OK)
 
 
 def _show(found: "Fleet", options: argparse.Namespace) -> int:
