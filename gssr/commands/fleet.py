@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ JUDGED_BY = ("cause", "verdict")
 SORTS = (
     "wasted", "idle", "unused", "uneven", "throttled", "hours", "energy", "wasted-energy", "score", "runs", "name",
 )  # fmt: skip
+_RECORDINGS = (".sql", ".sql.d", ".sql.d/")
 IDLE_HELD = 3
 """Exit code of --watch where GPUs are held idle."""
 MOST = 10
@@ -29,7 +31,7 @@ MOST = 10
 
 OPTIONS = (
     Option(
-        ("places",), {"nargs": "+", "metavar": "DIR|FILE", "help": "folders, searched as deep as they go; recordings"}
+        ("places",), {"nargs": "*", "metavar": "DIR|FILE", "help": "folders, searched as deep as they go; recordings"}
     ),
     Option(
         ("--by",),
@@ -50,6 +52,15 @@ OPTIONS = (
     Option(
         ("-n", "--most"),
         {"type": int, "metavar": "N", "help": f"lines of each table (default: {MOST}; of --json and --csv all)"},
+    ),
+    Option(
+        ("--sacct",),
+        {
+            "nargs": "?",
+            "const": "",
+            "metavar": "FILE",
+            "help": "what Slurm allocated and nobody recorded: by sacct, or by this file of sacct --parsable2",
+        },
     ),
     Option(
         ("--watch",),
@@ -100,6 +111,11 @@ def since_of(text: str, now: float) -> float:
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0, also where some recordings can't be read, which is said; 1 when there is none that can; 2 for wrong
     usage; with --watch 3 where GPUs are held idle."""
+    if options.sacct and (os.path.isdir(options.sacct) or options.sacct.endswith(_RECORDINGS)):
+        options.places.insert(0, options.sacct)  # it is not what the option is about
+        options.sacct = ""
+    if not options.places:
+        return fail("name folders or recordings: gssr fleet [options] DIR|FILE...", USAGE)
     if not options.foreign:
         return _handle(options, options.places)
     from gssr.commands.inputs import with_foreign
@@ -122,8 +138,9 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
         wrong = f"--most: {options.most} is not above 0"
     if wrong is None and options.json and options.csv:
         wrong = "--json and --csv: choose one"
-    without = ("by", "since", "csv", "foreign")
-    if wrong is None and options.watch and (other := next((each for each in without if getattr(options, each)), None)):
+    without = ("by", "since", "sacct", "csv", "foreign")
+    other = next((each for each in without if getattr(options, each) not in (None, False)), None)
+    if wrong is None and options.watch and other is not None:
         wrong = f"--watch and --{other}: choose one"
     if wrong is None and options.index is not None and options.no_index:
         wrong = "--index and --no-index: choose one"
@@ -171,7 +188,34 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
         for sentence in found.unreadable:
             tell(sentence)
         return BAD_INPUT
+    if options.sacct is not None:
+        from gssr.commands.sacct import SacctError
+
+        try:
+            found = _with_allocations(found, options.sacct, since)
+        except SacctError as error:
+            return fail(f"--sacct: {error}", BAD_INPUT)
     return _show(found, options)
+
+
+def _with_allocations(found: "Fleet", file: str, since: float | None) -> "Fleet":
+    """Join what Slurm allocated, by a ``file`` of its accounting, or "" for what sacct says.
+
+    ``since``: the jobs that began then (unix s) or later; None: all those of the file, and of sacct those that ran when
+    the first run began, or later. Raises SacctError.
+    """
+    from gssr.commands.sacct import from_file, from_slurm
+    from gssr.model.fleet.allocations import join
+
+    now = time.time()
+    if file:
+        jobs, n_unreadable = from_file(file, now)
+    else:
+        first = min((run.began for run in found.runs), default=now)
+        jobs, n_unreadable = from_slurm(first if since is None else since, now)
+    allocated, runs = join(found.runs, jobs, n_unreadable)
+    own = tuple(use for use in allocated.jobs if since is None or use.allocation.start >= since)
+    return found._replace(runs=runs, allocated=allocated._replace(jobs=own))
 
 
 def _watch(options: argparse.Namespace, index: "Index | None") -> int:

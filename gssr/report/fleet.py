@@ -7,6 +7,7 @@ from typing import NamedTuple
 from gssr.gpu_vendors import words_of
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.fleet import fleet
+from gssr.model.fleet.allocations import Allocated, hours_by_place
 from gssr.model.fleet.bad_nodes import BadNode
 from gssr.model.fleet.figures import RunFigures
 from gssr.model.fleet.fleet import Fleet, NodeHealth, RunGroup, ScoreBin
@@ -44,6 +45,19 @@ _FIRST = ("user", "account", "label", "command", "state")
 """By these a page ranks that is about everything, where there is more than one."""
 _OF_KEY, _OF_NAME, _OF_USER = 0.4, 0.2, 0.14
 """As much of a page's width a name takes at most: what a line is about, a job's name beside its number, a user's."""
+_PLACES = {
+    "recorded": "a GPU was recorded",
+    "beside": "the job's other GPUs meanwhile",
+    "before": "until the first recorded step",
+    "between": "between recorded steps",
+    "after": "after the last recorded step",
+    "never": "jobs without any recording",
+}
+"""Where GPU-hours of an allocation are, as a page says it."""
+LEAST_UNRECORDED = 0.01
+"""A job of which less is missing than this share is as good as recorded."""
+_ALLOCATED_BY = ("user", "account", "partition")
+"""Rankings by these say what was allocated as well."""
 _LONGEST_ID = 20
 """Cells of a job's number, as of 28136001_17."""
 _IDS = ("job", "array")
@@ -67,10 +81,13 @@ def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -
     width, marks = options.width, glyph_set(options.ascii)
     runs, whole = found.runs, fleet.together(found.runs)
     said = words_of(gpu for run in runs for gpu in run.gpus)
-    page = _Page(options, marks, _decimals(whole.gpu_hours), said, runs)
+    page = _Page(options, marks, _decimals(whole.gpu_hours), said, found)
     rows = _head(places, found, width, marks)
     if runs:
         rows += [(), *page.totals(whole)]
+    if found.allocated is not None:
+        rows += page.allocated(found.allocated)
+    if runs:
         if options.by is not None:
             found_groups = fleet.groups(runs, options.by, options.sort)
             by_cause = fleet.is_by_cause(options.by)
@@ -134,8 +151,8 @@ def _decimals(gpu_hours: float) -> int:
 
 
 class _Page:
-    """Draws sections about ``runs``, all in the same units: GPU-hours with ``decimals``; ``said``: in the words of the
-    GPUs' makers."""
+    """Draws sections about what was ``found``, all in the same units: GPU-hours with ``decimals``; ``said``: in the
+    words of the GPUs' makers."""
 
     def __init__(
         self,
@@ -143,10 +160,10 @@ class _Page:
         marks: Glyphs,
         decimals: int,
         said: Callable[[str], str],
-        runs: Sequence[RunFigures],
+        found: Fleet,
     ) -> None:
-        self._options, self._marks, self._decimals, self._said, self._runs = options, marks, decimals, said, runs
-        clusters = {run.cluster for run in runs}
+        self._options, self._marks, self._decimals, self._said, self._found = options, marks, decimals, said, found
+        clusters = {run.cluster for run in found.runs}
         self._cluster = clusters.pop() if len(clusters) == 1 else None
 
     def _hours(self, value: float | None) -> str:
@@ -180,6 +197,42 @@ class _Page:
         rows.append(labelled("score", width, mean, Span("  mean by GPU-hours", "dim")))
         return rows
 
+    def allocated(self, found: Allocated) -> list[Row]:
+        """Draw where the GPU-hours are that the scheduler allocated, with their share of all, and the jobs of which some
+        were not recorded."""
+        width, sums = self._options.width, hours_by_place(found.jobs)
+        whole = sums.pop("gpu_hours")
+        wide = max(len(self._hours(value)) for value in (whole, *sums.values()))
+        rows = section("What was allocated?", width, self._marks, count(len(found.jobs), "job"))
+        rows.append(labelled("allocated", width, Span(f"{self._hours(whole):>{wide}}", "value")))
+        for name, about in _PLACES.items():
+            value = sums[f"{name}_gpu_hours"]
+            share = value / whole if whole else None
+            percent = f"  {fixed(None if share is None else 100 * share, 1):>6} % "
+            drawn = bar(share, 20, self._marks) if width >= _WIDE else ()
+            row = labelled(name, width, Span(f"{self._hours(value):>{wide}}", "value"), Span(percent), *drawn)
+            rows.append(as_many([row, (Span(about, "dim"),)], width))
+        lacking = [use for use in found.jobs if use.unrecorded > LEAST_UNRECORDED * use.allocation.gpu_hours]
+        columns = [
+            TableColumn("job", keep="end"), TableColumn("user", drop=1), TableColumn("name", drop=4, cut=True),
+            TableColumn("state", drop=3), TableColumn("GPUs", "right", drop=5), TableColumn("runs", "right", drop=2),
+            TableColumn("GPU-h", "right"), TableColumn("unrecorded", "right"),
+            TableColumn("%", "right", drop=1),
+        ]  # fmt: skip
+        lines: list[list[Cell]] = [
+            [
+                clean(use.allocation.shown), self._name(use.allocation.user or "-", _OF_USER),
+                self._name(use.allocation.name or "-", _OF_NAME), clean(use.allocation.state or "-"),
+                f"{use.allocation.n_gpus:,}", f"{use.n_runs:,}", self._hours(use.allocation.gpu_hours),
+                (Span(self._hours(use.unrecorded), "value"),),
+                fixed(100 * use.unrecorded / use.allocation.gpu_hours, 0),
+            ]
+            for use in lacking[: self._options.most]
+        ]  # fmt: skip
+        return rows + (
+            self._section("Which jobs were not fully recorded?", columns, lines, len(lacking), "") if lines else []
+        )
+
     def scores(self, bins: Sequence[ScoreBin]) -> list[Row]:
         """Draw the distribution of scores under a heading, a line for each bin; the bin without bounds holds the
         unknown scores."""
@@ -206,18 +259,21 @@ class _Page:
         """Draw a table of the first ``most`` of these groups, which are in order; ``by`` says what they are grouped
         by."""
         options, about = self._options, self._about_jobs(groups[: self._options.most]) if by == "job" else {}
+        allocated = self._allocated_by(by)
+        groups = [*groups, *fleet.without_runs(allocated.keys() - {group.key for group in groups})]
         columns = [
             TableColumn(by, keep="end" if by in _IDS else "start"),
             *[TableColumn("user", drop=3), TableColumn("name", cut=True), TableColumn("state", drop=3)] * bool(about),
-            TableColumn("runs", "right", drop=2), TableColumn("GPU-h", "right"),
-            TableColumn("wasted", "right"),
+            TableColumn("runs", "right", drop=2), *[TableColumn("allocated", "right", drop=1)] * bool(allocated),
+            TableColumn("GPU-h", "right"), TableColumn("wasted", "right"),
             TableColumn("idle", "right"), TableColumn("unused", "right", drop=5), TableColumn("uneven", "right", drop=3),
             TableColumn("throttled", "right", drop=7), TableColumn("score", "right"), TableColumn("kWh", "right", drop=4),
             TableColumn("wasted kWh", "right", drop=6),
         ]  # fmt: skip
         rows: list[list[Cell]] = [
             [
-                self._key(by, group.key), *about.get(group.key, ()), f"{group.n_runs:,}", self._hours(group.gpu_hours),
+                self._key(by, group.key), *about.get(group.key, ()), f"{group.n_runs:,}",
+                *[self._hours(allocated.get(group.key))] * bool(allocated), self._hours(group.gpu_hours),
                 (Span(self._hours(group.wasted_gpu_hours), "value"),), self._hours(group.idle_gpu_hours),
                 self._hours(group.unused_gpu_hours), self._hours(group.imbalance_gpu_hours),
                 self._hours(group.throttled_gpu_hours), fixed(group.score, 3), _kwh(group.energy_j),
@@ -326,11 +382,22 @@ class _Page:
         head = section(title, self._options.width, self._marks, ", ".join(word for word in (about, shown) if word))
         return [*head, *table(columns, rows, self._options.width, self._marks, gap=2)]
 
+    def _allocated_by(self, by: str) -> dict[str, float]:
+        """Return the GPU-hours that were allocated to each user, account or partition; {} for other keys, and where
+        nobody asked what was allocated."""
+        if self._found.allocated is None or by not in _ALLOCATED_BY:
+            return {}
+        sums: dict[str, float] = {}
+        for use in self._found.allocated.jobs:
+            key = getattr(use.allocation, by) or fleet.UNKNOWN
+            sums[key] = sums.get(key, 0.0) + use.allocation.gpu_hours
+        return sums
+
     def _about_jobs(self, groups: Sequence[RunGroup]) -> dict[str, list[str]]:
         """Return user, name and state of these jobs by their key, "-" where no run tells; of several the first, and how
         many others there are."""
         wanted = {group.key: [list[str](), list[str](), list[str]()] for group in groups}
-        for run in self._runs:
+        for run in self._found.runs:
             for values, value in zip(
                 wanted.get(fleet.job_of(run), ()), (run.user, fleet.name_of(run), run.state), strict=False
             ):
@@ -383,6 +450,11 @@ def _notes(found: Fleet, whole: RunGroup, width: int, marks: Glyphs) -> list[Row
     without = [run.file for run in found.runs if not run.n_gpus and run.state != "running"]
     if without:
         sentences.append(f"{_named(without, 'run')}: no GPU was recorded; gssr analyze shows why")
+    if found.allocated is not None and found.allocated.n_without:
+        runs = count(found.allocated.n_without, "run")
+        sentences.append(f"{runs} with a job that the accounting does not have, at that time and with GPUs")
+    if found.allocated is not None and found.allocated.n_unreadable:
+        sentences.append(f"{count(found.allocated.n_unreadable, 'line')} of the accounting could not be read")
     if found.copies:
         sentences.append(f"{_named(found.copies, 'recording')}: copies of runs that are counted already")
     if found.unreadable:

@@ -17,6 +17,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.fleet.allocations import Allocated
 from gssr.model.fleet.bad_nodes import BadNode, bad_nodes
 from gssr.model.fleet.figures import COMMON, GpuFigures, RunFigures, read_figures
 from gssr.model.fleet.index import ENDED, digest, rows_of, runs_in_index
@@ -233,6 +234,11 @@ def together(runs: Sequence[RunFigures]) -> RunGroup:
     return found[0] if found else RunGroup("", 0, 0.0, 0.0, *[None] * 8)
 
 
+def without_runs(keys: Iterable[str]) -> list[RunGroup]:
+    """Make groups of these keys that have no run, in the keys' order."""
+    return [RunGroup(key, 0, 0.0, 0.0, *[None] * 8) for key in sorted(keys)]
+
+
 _COMMON = tuple(column.name for column in COMMON)
 
 
@@ -408,12 +414,14 @@ ALL = FleetRequest()
 
 class Fleet(NamedTuple):
     """``runs``, each once, in the order of the recordings; how many recordings were looked into; sentences about what could
-    not be read; ``copies``: recordings of which a run was read elsewhere already."""
+    not be read; ``copies``: recordings of which a run was read elsewhere already; ``allocated``: what the scheduler
+    allocated, None where nobody asked."""
 
     runs: tuple[RunFigures, ...]
     n_recordings: int
     unreadable: tuple[str, ...]
     copies: tuple[str, ...]
+    allocated: Allocated | None = None
 
 
 class _Read(NamedTuple):
