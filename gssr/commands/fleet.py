@@ -63,6 +63,13 @@ OPTIONS = (
         },
     ),
     Option(
+        ("--db",),
+        {
+            "metavar": "FILE",
+            "help": "keep runs, causes and nodes in an SQLite database as well, for Datasette or Grafana",
+        },
+    ),
+    Option(
         ("--watch",),
         {
             "action": "store_true",
@@ -138,7 +145,7 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
         wrong = f"--most: {options.most} is not above 0"
     if wrong is None and options.json and options.csv:
         wrong = "--json and --csv: choose one"
-    without = ("by", "since", "sacct", "csv", "foreign")
+    without = ("by", "since", "sacct", "db", "csv", "foreign")
     other = next((each for each in without if getattr(options, each) not in (None, False)), None)
     if wrong is None and options.watch and other is not None:
         wrong = f"--watch and --{other}: choose one"
@@ -172,7 +179,9 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
     bar, collected = ProgressBar("reading"), gc.isenabled()
     gc.disable()  # of all that is kept in the index nothing goes before the end
     try:
-        found = fleet_at(named, FleetRequest(since, options.by in JUDGED_BY, rules), index, bar.show)
+        found = fleet_at(
+            named, FleetRequest(since, options.by in JUDGED_BY or options.db is not None, rules), index, bar.show
+        )
     finally:
         bar.clear()
         gc.freeze()
@@ -195,7 +204,20 @@ def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
             found = _with_allocations(found, options.sacct, since)
         except SacctError as error:
             return fail(f"--sacct: {error}", BAD_INPUT)
-    return _show(found, options)
+    code = OK if options.db is None else _keep(found, options.db)
+    return _show(found, options) or code
+
+
+def _keep(found: "Fleet", path: str) -> int:
+    """Write what was found into the database at this path, and say so; return the exit code."""
+    from gssr.convert.fleet_database import DatabaseError, update_database
+
+    try:
+        n_new = update_database(path, found)
+    except DatabaseError as error:
+        return fail(f"--db: {error}", BAD_INPUT)
+    tell(f"{path}: {len(found.runs):,} runs are in it as they are now, {n_new:,} of them new")
+    return OK
 
 
 def _with_allocations(found: "Fleet", file: str, since: float | None) -> "Fleet":

@@ -39,11 +39,12 @@ PACKAGES = (
     Package("textual_serve", "textual-serve>=1.1.3,<2", "web"),
     Package("aiohttp", "aiohttp>=3.9.5,<4", "web"),
     Package("pyarrow", "pyarrow>=17,<27", "parquet"),
+    Package("sqlite_utils", "sqlite-utils>=3.37,<5"),
     Package("_otf2", "otf2>=3,<4", "scorep"),
     Package("mcp", "mcp>=2,<3", "mcp"),
 )
 """Of those that GSSR asks for what a command can't do without. NVIDIA's driver is asked through nvidia-ml-py by the sampler,
-which says so where that is missing; pandas and sqlite-utils are for Python alone."""
+which says so where that is missing; pandas is for Python alone."""
 
 
 class Use(NamedTuple):
@@ -112,7 +113,7 @@ USES: dict[str, tuple[Use, ...]] = {
         Use("analyze OTF2", _OTF2, _reads_otf2),
     ),
     "compare": (Use("compare", ("numpy",)), Use("compare OTF2", _OTF2, _reads_otf2)),
-    "fleet": (Use("fleet", ("numpy",)),),
+    "fleet": (Use("fleet", ("numpy",)), Use("fleet --db", ("sqlite_utils",), lambda options: options.db is not None)),
     "export": (
         Use("export", ("numpy",)),
         Use("export --format parquet", ("pyarrow",), lambda options: options.format == "parquet"),

@@ -20,7 +20,7 @@ from gssr.commands.needed_packages import PACKAGES, USES
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-UNNEEDED = ("pandas", "sqlite_utils", "msgspec", "isal", "otf2", "torch", "duckdb")
+UNNEEDED = ("pandas", "msgspec", "isal", "otf2", "torch", "duckdb")
 """Modules that no command needs: for Python, or faster."""
 DRIVER = "pynvml"
 SCREENS = "import pkgutil, importlib, gssr.tui; [importlib.import_module(m.name) for m in pkgutil.walk_packages("
@@ -43,6 +43,7 @@ CALLS: dict[str, list[str] | str] = {
     "compare": ["compare", "run.sql", "run.sql"],
     "compare OTF2": ["compare", "archive.otf2", "archive.otf2"],
     "fleet": ["fleet", "--no-index", "."],
+    "fleet --db": ["fleet", "--no-index", "--db", "new.db", "."],
     "export": ["export", "--format", "csv", "-o", "new", "run.sql"],
     "export --format parquet": ["export", "-o", "new", "run.sql"],
     "export OTF2": ["export", "--format", "csv", "-o", "new", "archive.otf2"],

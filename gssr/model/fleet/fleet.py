@@ -21,6 +21,7 @@ from gssr.model.fleet.allocations import Allocated
 from gssr.model.fleet.bad_nodes import BadNode, bad_nodes
 from gssr.model.fleet.figures import COMMON, GpuFigures, RunFigures, read_figures
 from gssr.model.fleet.index import ENDED, digest, rows_of, runs_in_index
+from gssr.model.statistics.aggregate import sum_known
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import extent
@@ -345,6 +346,29 @@ def slow_nodes(runs: Sequence[RunFigures]) -> list[NodeHealth]:
             held.setdefault(node, []).append(gpus)
     found = [_health(node, per_run, is_slow) for node, per_run in held.items()]
     return sorted(found, key=lambda each: (-each.n_slow, -each.gpu_hours, each.node))
+
+
+def node_figures(run: RunFigures) -> list[dict[str, str | int | float | None]]:
+    """Add up a run's GPUs by node: the node, ``n_gpus``, their hours as in GpuFigures, the ``lowest_clock`` of them, and
+    ``is_slow``: 1 where one was slow, else 0. GPUs of which the node is unknown are left out. None is unknown."""
+    is_slow = _slowness()
+    nodes: dict[str, list[GpuFigures]] = {}
+    for gpu in run.gpus:
+        if gpu.node is not None:
+            nodes.setdefault(gpu.node, []).append(gpu)
+    return [
+        {
+            "node": node,
+            "n_gpus": len(own),
+            "gpu_hours": sum(gpu.gpu_hours for gpu in own),
+            "wasted_gpu_hours": sum_known(gpu.wasted_gpu_hours for gpu in own),
+            "idle_gpu_hours": sum_known(gpu.idle_gpu_hours for gpu in own),
+            "throttled_gpu_hours": sum_known(gpu.throttled_gpu_hours for gpu in own),
+            "lowest_clock": min((gpu.relative_clock for gpu in own if gpu.relative_clock is not None), default=None),
+            "is_slow": int(any(map(is_slow, own))),
+        }
+        for node, own in nodes.items()
+    ]
 
 
 def nodes_apart(runs: Iterable[RunFigures]) -> list[BadNode]:
