@@ -93,9 +93,10 @@ INDEXES = (
     ("runs", "started_at"), ("runs", "user"), ("runs", "account"), ("runs", "job"), ("causes", "cause"), ("nodes", "node"),
     ("jobs", "started_at"), ("jobs", "user"),
 )  # fmt: skip
-_SUMS = """count(*) AS runs, sum(gpu_hours) AS gpu_hours, sum(wasted_gpu_hours) AS wasted_gpu_hours,
-    sum(idle_gpu_hours) AS idle_gpu_hours,
-    1 - sum(wasted_gpu_hours) / nullif(sum(CASE WHEN score IS NOT NULL THEN gpu_hours END), 0) AS score"""
+_SUMS = """count(*) AS runs, round(sum(gpu_hours), 3) AS gpu_hours, round(sum(wasted_gpu_hours), 3) AS wasted_gpu_hours,
+    round(sum(idle_gpu_hours), 3) AS idle_gpu_hours,
+    round(1 - sum(wasted_gpu_hours) / nullif(sum(CASE WHEN score IS NOT NULL THEN gpu_hours END), 0), 3) AS score"""
+_RUN_OF = "SELECT job, user, name, state, started, n_gpus, round(gpu_hours, 3) AS gpu_hours"
 
 
 def _ranking(key: str) -> str:
@@ -108,22 +109,23 @@ VIEWS: dict[str, str] = {
     "by_partition": _ranking("partition"),
     "by_state": _ranking("state"),
     "by_week": f"SELECT week, {_SUMS} FROM runs GROUP BY week ORDER BY week",
-    "by_cause": """SELECT cause, what, is_loss, count(*) AS runs, sum(gpu_hours) AS gpu_hours FROM causes
+    "by_cause": """SELECT cause, what, is_loss, count(*) AS runs, round(sum(gpu_hours), 3) AS gpu_hours FROM causes
     GROUP BY cause ORDER BY is_loss DESC, gpu_hours DESC""",
-    "causes_by_user": """SELECT user, cause, what, sum(causes.gpu_hours) AS gpu_hours FROM causes JOIN runs USING (run)
-    WHERE is_loss GROUP BY user, cause ORDER BY gpu_hours DESC""",
-    "waste_most": """SELECT job, user, name, state, started, n_gpus, gpu_hours, wasted_gpu_hours, idle_gpu_hours, score
-    FROM runs WHERE wasted_gpu_hours > 0 ORDER BY wasted_gpu_hours DESC""",
-    "never_used_gpus": """SELECT job, user, name, state, started, n_gpus, unused_gpus,
-    unused_gpus * duration_s / 3600 AS unused_gpu_hours FROM runs WHERE unused_gpus > 0 ORDER BY unused_gpu_hours DESC""",
-    "badly_balanced": """SELECT job, user, name, started, n_gpus, gpu_hours, imbalance, imbalance_gpu_hours FROM runs
-    WHERE imbalance >= 0.1 ORDER BY imbalance_gpu_hours DESC""",
-    "slow_nodes": """SELECT node, count(*) AS runs, sum(is_slow) AS slow_in, sum(gpu_hours) AS gpu_hours,
-    sum(throttled_gpu_hours) AS throttled_gpu_hours, min(lowest_clock) AS lowest_clock
-    FROM nodes GROUP BY node HAVING slow_in > 0 ORDER BY slow_in DESC, gpu_hours DESC""",
-    "not_recorded": """SELECT job, user, account, name, state, started, n_gpus, gpu_hours, n_runs,
-    gpu_hours - recorded_gpu_hours AS unrecorded_gpu_hours FROM jobs
-    WHERE unrecorded_gpu_hours > 0.01 * gpu_hours ORDER BY unrecorded_gpu_hours DESC""",
+    "causes_by_user": """SELECT user, cause, what, round(sum(causes.gpu_hours), 3) AS gpu_hours
+    FROM causes JOIN runs USING (run) WHERE is_loss GROUP BY user, cause ORDER BY gpu_hours DESC""",
+    "waste_most": f"""{_RUN_OF}, round(wasted_gpu_hours, 3) AS wasted_gpu_hours,
+    round(idle_gpu_hours, 3) AS idle_gpu_hours, round(score, 3) AS score
+    FROM runs WHERE runs.wasted_gpu_hours > 0 ORDER BY runs.wasted_gpu_hours DESC""",
+    "never_used_gpus": f"""{_RUN_OF}, unused_gpus, round(unused_gpus * duration_s / 3600, 3) AS unused_gpu_hours
+    FROM runs WHERE unused_gpus > 0 ORDER BY unused_gpus * duration_s DESC""",
+    "badly_balanced": f"""{_RUN_OF}, round(imbalance, 3) AS imbalance, round(imbalance_gpu_hours, 3) AS imbalance_gpu_hours
+    FROM runs WHERE runs.imbalance >= 0.1 ORDER BY runs.imbalance_gpu_hours DESC""",
+    "slow_nodes": """SELECT node, count(*) AS runs, sum(is_slow) AS slow_in, round(sum(gpu_hours), 3) AS gpu_hours,
+    round(sum(throttled_gpu_hours), 3) AS throttled_gpu_hours, round(min(lowest_clock), 3) AS lowest_clock
+    FROM nodes GROUP BY node HAVING sum(is_slow) > 0 ORDER BY slow_in DESC, gpu_hours DESC""",
+    "not_recorded": """SELECT job, user, account, name, state, started, n_gpus, round(gpu_hours, 3) AS gpu_hours, n_runs,
+    round(gpu_hours - recorded_gpu_hours, 3) AS unrecorded_gpu_hours FROM jobs
+    WHERE gpu_hours - recorded_gpu_hours > 0.01 * gpu_hours ORDER BY unrecorded_gpu_hours DESC""",
 }
 """A view for each question of a site."""
 _PYTHON = {"TEXT": str, "REAL": float, "INTEGER": int}
