@@ -11,6 +11,12 @@ from typing import Any
 
 import pytest
 
+from gssr.gpu_name import gpu_label
+from gssr.profile.hosts import collector
+from gssr.profile.hosts.reach import by_ssh
+from gssr.profile.monitor import monitor_hosts
+from gssr.store.read.newest import nodes_now
+from gssr.store.read.open import RecordingError
 from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
@@ -178,17 +184,17 @@ def test_noise_costs_the_host_that_makes_it_and_nobody_else(tmp_path: Path, watc
     hosts = until(lambda: (hosts := own.hosts())["loud"]["n_broken"] > 1000 and hosts, "broken lines")
     assert "sends more than is read" in until(lambda: own.hosts()["loud"]["reason"], "the reason")
     assert hosts["n1"]["word"] == "live" and hosts["n1"]["n_broken"] == 0
-    (collector,) = (pid for pid in children(own.process.pid) if "collector" in name_of(pid))
-    begin, cpu = time.monotonic(), cpu_seconds(collector)
+    (gatherer,) = (pid for pid in children(own.process.pid) if "collector" in name_of(pid))
+    begin, cpu = time.monotonic(), cpu_seconds(gatherer)
     time.sleep(2)
-    assert cpu_seconds(collector) - cpu < 0.5 * (time.monotonic() - begin)
+    assert cpu_seconds(gatherer) - cpu < 0.5 * (time.monotonic() - begin)
 
 
 def test_one_that_falls_silent_is_slow_and_one_that_dies_is_gone(watch: Callable[..., Watching]) -> None:
     own = watch("n1", "n2", "n3")
     until(lambda: own.all_told("n1", "n2", "n3"), "all hosts")
-    (collector,) = (pid for pid in children(own.process.pid) if "collector" in name_of(pid))
-    samplers = children(collector)
+    (gatherer,) = (pid for pid in children(own.process.pid) if "collector" in name_of(pid))
+    samplers = children(gatherer)
     assert len(samplers) == 3
     os.kill(samplers[1], 19)
     os.kill(samplers[2], 9)
@@ -200,16 +206,40 @@ def test_one_that_falls_silent_is_slow_and_one_that_dies_is_gone(watch: Callable
     until(lambda: own.hosts()["n2"]["word"] == "live", "the host that is back")
 
 
+def test_a_recording_that_is_full_is_begun_anew_with_all_gpus(
+    tmp_path: Path, environ: dict[str, str], room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PATH", "XDG_RUNTIME_DIR", "PYTHONPATH"):
+        monkeypatch.setenv(name, environ[name])
+    for name in ("_LEAST_BYTES", "_BYTES_OF_HOST"):
+        monkeypatch.setattr(collector, name, 150_000)
+    words = ["top", "--lines", "--sampling-time=20", "--backend=synthetic:train:4"]
+    said: list[str] = []
+    with monitor_hosts(by_ssh(["n1", "n2"], str(tmp_path / "gssr"), words), None, 20.0) as own:
+        until(lambda: said.extend(own.lines() or []) or "no more room" in "".join(said), "the end of the room")
+        until(lambda: len(newest(own.path)) == 8, "all GPUs again")
+        assert os.path.getsize(own.path) < 1_500_000
+    assert not os.listdir(room)
+
+
+def newest(path: str) -> list[str]:
+    """The GPUs of which samples are there."""
+    try:
+        return [gpu_label(each.gpu) for each in nodes_now(path).gpus if each.time is not None]
+    except RecordingError:
+        return []
+
+
 @pytest.mark.parametrize("who", ["top", "collector"])
 def test_whoever_is_killed_the_samplers_end(room: Path, watch: Callable[..., Watching], who: str) -> None:
     own = watch("n1", "n2")
     until(lambda: own.all_told("n1", "n2"), "all hosts")
-    (collector,) = (pid for pid in children(own.process.pid) if "collector" in name_of(pid))
-    samplers = children(collector)
-    os.kill(own.process.pid if who == "top" else collector, 9)
+    (gatherer,) = (pid for pid in children(own.process.pid) if "collector" in name_of(pid))
+    samplers = children(gatherer)
+    os.kill(own.process.pid if who == "top" else gatherer, 9)
     until(lambda: not any(runs(pid) for pid in samplers), "the samplers' end")
     if who == "top":
-        until(lambda: not runs(collector) and not os.listdir(room), "the collector's end")
+        until(lambda: not runs(gatherer) and not os.listdir(room), "the collector's end")
 
 
 def children(pid: int) -> list[int]:

@@ -367,7 +367,9 @@ class _Collector:
         """Begin the recording anew if it is as large as it may be. Raises RecordingError."""
         if sum(sizes(self._plan.path)) < self._most_bytes:
             return
-        self._writer.finish(time.time(), None, "completed", time.time())
+        self._writer.finish(
+            time.time(), None, "completed", time.time()
+        )  # closes its files, before others have their names
         remove(self._plan.path)
         self._writer = self._begun()
         self._recorded.writer, self._recorded.n_gpus = self._writer, 0
@@ -394,7 +396,6 @@ class _Collector:
         for running in started:
             os.close(running.stdin)
         deadline = time.monotonic() + _END_SECONDS
-        self._writer.finish(time.time(), None, "completed", time.time())
         while started and time.monotonic() < deadline:
             for fd in (fd for running in started for fd in (running.stdout, running.stderr) if fd >= 0):
                 try:
