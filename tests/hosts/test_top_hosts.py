@@ -105,6 +105,19 @@ def test_the_table_names_them_and_where_nobody_answers_that_is_an_error(tmp_path
     assert len(csv.stdout.splitlines()) == 3 and "n3 gone" in csv.stderr
 
 
+def test_a_host_without_a_gpu_says_so_and_one_that_greets_is_read_all_the_same(tmp_path: Path, top: Run) -> None:
+    script(
+        tmp_path / "n2", f"#!/bin/sh\necho Welcome\nexec {tmp_path / 'gssr'} top --lines --backend synthetic:train:1\n"
+    )
+    script(tmp_path / "n3", f"#!/bin/sh\nexec {tmp_path / 'gssr'} top --lines --backend gpm\n")
+    script(tmp_path / "n4", "#!/bin/sh\nexec >&- 2>&-; sleep 60\n")
+    found = json.loads(top("--json", "--host", "n2,n3,n4").stdout)
+    n2, n3, n4 = found["hosts"]
+    assert [gpu["gpu"] for gpu in found["gpus"]] == ["n2:0"] and (n2["state"], n2["broken_lines"]) == ("live", 1)
+    assert n3["state"] == "live" and n3["reason"].startswith("no GPU is sampled: ")
+    assert (n4["state"], n4["reason"], n4["silent_seconds"]) == ("gone", "ssh was killed by signal 9", None)
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -34,8 +34,9 @@ MOST_BYTES_AT_ONCE, MOST_LINES_AT_ONCE = 1 << 16, 1000
 next time, and lines beyond are left out, and counted as those that can't be read."""
 SLOW_SECONDS, SLOW_INTERVALS = 5.0, 5
 """A host is slow from which nothing has come for max(5 s, 5 sampling intervals)."""
-STARTING_AT_ONCE = 16
-"""Hosts that are connected to at the same time: each connection takes ssh some hundredths of a second of a core."""
+STARTING_AT_ONCE, STARTING_SECONDS = 32, 1.0
+"""So many hosts are connected to at the same time, because each connection takes ssh some hundredths of a second of a core;
+for one that takes longer than this, because it may be dead, nobody waits."""
 IDLE_SECONDS = 60.0
 """GPUs that have been idle for less are not told."""
 _BYTES_OF_HOST = 8_000_000
@@ -112,7 +113,7 @@ def _say(outbox: int, text: str) -> None:
 
 
 class _Host:
-    """A host and how it stands. ``heard``: when its last line came, monotonic s."""
+    """A host and how it stands. ``heard``: when its last line came that could be read, monotonic s."""
 
     def __init__(self, name: str, to: RecordedHosts, seconds: float) -> None:
         self.name = name
@@ -121,6 +122,8 @@ class _Host:
         self.heard: float | None = None
         self.said = ""
         """What it said last on stderr."""
+        self.lacks_gpus = ""
+        """What it said when it found no GPU."""
         self.gone = ""
         """Why nothing more will come; "" while it may."""
         self.is_crowded = False
@@ -135,14 +138,14 @@ class _Host:
         reason = ""
         if self.gone:
             word, reason = "gone", self.gone
+        elif self.is_crowded:
+            word, reason = "slow", "sends more than is read: some of it waits, or is left out"
         elif silent is not None:
-            word, reason = "live", self.said if self.said.startswith(NO_GPU) else ""
+            word, reason = "live", self.lacks_gpus
             if silent > max(SLOW_SECONDS, SLOW_INTERVALS * lines.seconds):
                 word, reason = "slow", f"nothing has come for {silent:.0f} s"
-            elif self.is_crowded:
-                word, reason = "slow", "sends more than is read: some of it waits, or is left out"
         has_gpus = bool(lines.n_rows) and min(lines.n_rows) >= 2
-        told = lines.has_host and (has_gpus or self.said.startswith(NO_GPU))
+        told = lines.has_host and (has_gpus or bool(self.lacks_gpus))
         return HostState(self.name, word, reason, silent, len(lines.n_rows), told, lines.n_broken, lines.memory)
 
 
@@ -155,9 +158,12 @@ class _Running:
         self.unread = {1: b"", 2: b""}
         self.too_long = {1: False, 2: False}
         self.said = ""
+        self.begun = 0.0
+        """When it was started, monotonic s."""
 
     def start(self) -> None:
         """Start the command. Raises OSError."""
+        self.begun = time.monotonic()
         stdin, self.stdin = os.pipe()
         self.stdout, stdout = os.pipe()
         self.stderr, stderr = os.pipe()
@@ -167,6 +173,10 @@ class _Running:
                 self.channel.command[0], self.channel.command, self.channel.environ, file_actions=actions,
                 setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE],
             )  # fmt: skip
+        except OSError:
+            for fd in (self.stdin, self.stdout, self.stderr):
+                os.close(fd)
+            raise
         finally:
             for fd in (stdin, stdout, stderr):
                 os.close(fd)
@@ -220,6 +230,8 @@ class _Collector:
         self._most_bytes = min(_LEAST_BYTES + _BYTES_OF_HOST * len(self._hosts), _MOST_BYTES)
         self._states: HostStates | None = None
         self._told: set[str] = set()
+        self._ending: dict[_Running, float] = {}
+        """Commands that will print nothing more, and when they are killed if they have not ended by then, monotonic s."""
         self._ends = False
 
     def _begun(self) -> Writer:
@@ -265,6 +277,7 @@ class _Collector:
                 second = now
                 self._check_size()
             states = now
+            self._reap(now)
             self._write_states(now)
         self._close()
 
@@ -272,7 +285,8 @@ class _Collector:
 
     def _start_more(self) -> None:
         """Start the commands that wait, as long as not too many are on their way."""
-        n = sum(1 for own in self._running if own.pid > 0 and own.hosts[0].heard is None and not own.hosts[0].gone)
+        begun_since = time.monotonic() - STARTING_SECONDS
+        n = sum(1 for own in self._running if own.begun > begun_since and own.hosts[0].heard is None and own.pid > 0)
         while self._waiting and n < STARTING_AT_ONCE:
             running = self._waiting.pop(0)
             try:
@@ -312,7 +326,8 @@ class _Collector:
             self._selector.unregister(key.fd)
             running.close(stream)
             if running.stdout == running.stderr == -1:
-                self._reap(running)
+                os.close(running.stdin)
+                self._ending[running] = time.monotonic() + _END_SECONDS
 
     def _take(self, running: _Running, stream: int, line: bytes, now: float) -> None:
         """Hand a line to the host that it is from."""
@@ -324,18 +339,18 @@ class _Collector:
             line = found[2] if found is not None else line
         if stream == 1:
             if host is not None:
-                host.heard = time.monotonic()
                 host.n_lines += 1
-                if host.n_lines <= MOST_LINES_AT_ONCE:
-                    host.lines.take(line, now)
-                else:
+                if host.n_lines > MOST_LINES_AT_ONCE:
                     host.lines.n_broken += 1
+                elif host.lines.take(line, now):
+                    host.heard = time.monotonic()
             return
         text = clean(line.decode("utf-8", "replace")).strip()[:_MOST_SAID].removeprefix("gssr: ")
         if not text:
             return
         if host is not None:
             host.said = text
+            host.lacks_gpus = text if text.startswith(NO_GPU) else host.lacks_gpus
             if text not in self._told and len(self._told) < _MOST_TOLD:
                 self._told.add(text)
                 _say(self._outbox, f"{host.name}: {text}")
@@ -348,18 +363,18 @@ class _Collector:
         else:
             _say(self._outbox, text)
 
-    def _reap(self, running: _Running) -> None:
-        """Say why a command's hosts are gone, after its end."""
-        try:
-            status = os.waitpid(running.pid, 0)[1]
-        except OSError:
-            status = 0
-        code = os.waitstatus_to_exitcode(status)
-        running.pid = -1
-        os.close(running.stdin)
-        for host in running.hosts:
-            if not host.gone:
-                host.gone = _why(running, host, code)
+    def _reap(self, now: float) -> None:
+        """Say why the hosts of commands that have ended are gone."""
+        for running, deadline in [*self._ending.items()]:
+            if now > deadline:
+                os.kill(running.pid, signal.SIGKILL)
+            pid, status = os.waitpid(running.pid, os.WNOHANG)
+            if not pid:
+                continue
+            del self._ending[running]
+            running.pid = -1
+            for host in running.hosts:
+                host.gone = host.gone or _why(running, host, os.waitstatus_to_exitcode(status))
 
     # Once a second
 
@@ -394,7 +409,8 @@ class _Collector:
         """End the samplers and the recording, and remove it."""
         started = [running for running in self._running if running.pid > 0]
         for running in started:
-            os.close(running.stdin)
+            if running not in self._ending:
+                os.close(running.stdin)
         deadline = time.monotonic() + _END_SECONDS
         while started and time.monotonic() < deadline:
             for fd in (fd for running in started for fd in (running.stdout, running.stderr) if fd >= 0):

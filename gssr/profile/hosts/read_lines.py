@@ -115,8 +115,9 @@ class HostLines:
         for gpu in self._gpus:
             self._add_gpu(gpu)
 
-    def take(self, line: bytes, now: float) -> None:
-        """Take one line, without its newline; ``now``: unix s. Never raises for what is in the line."""
+    def take(self, line: bytes, now: float) -> bool:
+        """Take one line, without its newline; ``now``: unix s. Returns False if it can't be read, which is counted. Never
+        raises for what is in the line."""
         self._now = now
         try:
             found = _decode(line.decode("ascii"))
@@ -127,6 +128,8 @@ class HostLines:
                 self._other_kinds[kind](*rest)
         except (_BrokenError, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
             self.n_broken += 1
+            return False
+        return True
 
     def _ours(self, time: Any) -> float:
         """Convert a time of the host to one of ours, both unix s. Raises _BrokenError for what is none, or is not of now."""
