@@ -15,6 +15,7 @@ from gssr.gpu_name import gpu_label
 from gssr.profile.hosts import collector
 from gssr.profile.hosts.reach import by_ssh
 from gssr.profile.monitor import monitor_hosts
+from gssr.store.host_states import read_states
 from gssr.store.read.newest import nodes_now
 from gssr.store.read.open import RecordingError
 from tests.waiting import PATIENCE, until
@@ -233,6 +234,19 @@ def test_a_recording_that_is_full_is_begun_anew_with_all_gpus(
         until(lambda: len(newest(own.path)) == 8, "all GPUs again")
         assert os.path.getsize(own.path) < 1_500_000
     assert not os.listdir(room)
+
+
+def test_gpus_that_are_held_idle_are_counted_with_their_time(
+    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PATH", "XDG_RUNTIME_DIR", "PYTHONPATH"):
+        monkeypatch.setenv(name, environ[name])
+    monkeypatch.setattr(collector, "IDLE_SECONDS", 0.5)
+    script(tmp_path / "n2", f"#!/bin/sh\nexec {tmp_path / 'gssr'} top --lines -t 50 --backend synthetic:idle:2\n")
+    script(tmp_path / "n1", f"#!/bin/sh\nexec {tmp_path / 'gssr'} top --lines -t 50 --backend synthetic:train:3\n")
+    with monitor_hosts(by_ssh(["n1", "n2"], "gssr", ["top"]), None, 50.0) as own:
+        states = until(lambda: (found := read_states(own.path)) and found.n_idle == 2 and found, "idle GPUs")
+    assert sum(host.n_gpus for host in states.hosts) == 5 and 0.5 <= states.idle_seconds < PATIENCE
 
 
 def newest(path: str) -> list[str]:
