@@ -25,7 +25,7 @@ _SSH = (
 )  # fmt: skip
 """No questions, which would come to the screen; no terminal; nothing is forwarded."""
 _SRUN = (
-    "srun", "--overlap", "--ntasks-per-node=1", "--cpus-per-task=1", "--label", "--quiet", "--no-kill", "--wait=0",
+    "srun", "--overlap", "--ntasks-per-node=1", "--cpus-per-task=1", "--label", "--no-kill", "--wait=0",
     "--kill-on-bad-exit=0", "--mpi=none", "--chdir=/", "--job-name=gssr-top",
 )  # fmt: skip
 """A step beside those of the job, whose tasks go on when one of them ends."""
