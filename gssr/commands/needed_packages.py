@@ -106,8 +106,8 @@ USES: dict[str, tuple[Use, ...]] = {
         Use("profile --live", _SCREEN, lambda options: options.live),
     ),
     "top": (
-        Use("top --once, --json, --csv", ()),
-        Use("top", _SCREEN, lambda options: not (options.once or options.json or options.csv)),
+        Use("top --once, --json, --csv, --lines", ()),
+        Use("top", _SCREEN, lambda options: not (options.once or options.json or options.csv or options.lines)),
     ),
     "tui": (
         Use("tui", _SCREEN),

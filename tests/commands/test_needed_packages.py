@@ -29,7 +29,7 @@ CALLS: dict[str, list[str] | str] = {
     "profile": ["profile", "--backend", "synthetic:idle:1", "-o", "new.sql", "--", "true"],
     "profile --digest": ["profile", "--digest", "--backend", "synthetic:idle:1", "-o", "new.sql", "--", "true"],
     "profile --live": ["profile", "--live", "--backend", "synthetic:idle:1", "-o", "new.sql", "--", "true"],
-    "top --once, --json, --csv": ["top", "--once", "--backend", "synthetic:idle:1"],
+    "top --once, --json, --csv, --lines": ["top", "--once", "--backend", "synthetic:idle:1"],
     "top": ["top", "--backend", "synthetic:idle:1"],
     "tui": ["tui", "run.sql"],
     "tui --serve": ["tui", "run.sql", "--serve"],
