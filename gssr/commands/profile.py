@@ -87,6 +87,10 @@ OPTIONS = (
         {"metavar": "DIR", "help": "write the newest samples there every 5 s, for node_exporter's textfile collector"},
     ),
     Option(
+        ("--group",),
+        {"metavar": "NAME", "help": "let this group read the recording; its folder has to be the group's and setgid"},
+    ),
+    Option(
         ("--trace",),
         {
             "metavar": "nsys[:SECONDS]",
@@ -189,6 +193,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         attach=options.attach_job,
         redact=options.redact,
         textfile=options.textfile,
+        group=options.group,
         trace=options.trace,
         trace_when=options.trace_when,
         digest=_digest if options.digest else None,

@@ -20,7 +20,7 @@ from gssr.module_path import is_one_file
 from gssr.profile.output import whole_of
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
-from gssr.store.disk import FILE, is_local
+from gssr.store.disk import is_local, make_file
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import process_start, time_in
 
@@ -195,7 +195,7 @@ def _everybody_is_through(run: Finishing) -> bool:
     """Leave the sign, in the ranks' folder, that this rank is through. Returns whether all ranks of the run are: each
     has left its sign, or, of at most _MOST_LOST ranks, it has none and its file says that it was lost. Raises OSError."""
     suffix = f".{run.run_id}{ENDED_SUFFIX}"
-    os.close(os.open(_sign(run), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
+    os.close(make_file(_sign(run), 0))
     names = os.listdir(run.folder)
     through = {rank for name in names if name.endswith(suffix) and (rank := name.removesuffix(suffix)).isdigit()}
     missing = run.world_size - len(through)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gssr import launch
 from gssr.profile.request import ProfileRequest, UsageError
 from gssr.profile.stderr import say
-from gssr.store.disk import FILE, PLANTED, is_local, is_planted, make_folder
+from gssr.store.disk import PLANTED, is_local, is_planted, make_file, make_folder
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.write.starts import RunStart, agree
 
@@ -278,7 +278,7 @@ def _reserved(name: str, make: bool) -> str:
                 continue
             break
         try:
-            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE))
+            os.close(make_file(name, os.O_EXCL))
         except FileExistsError:
             continue
         except OSError:

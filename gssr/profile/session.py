@@ -280,6 +280,10 @@ def plan_of(request: ProfileRequest, place: launch.LaunchPlace, make: bool = Tru
         metrics = [metric.name for metric in select(request.metrics)] if request.metrics else list(NAMES)
     except ValueError as error:
         raise UsageError(f"--metrics: {error}") from None
+    if request.group is not None:
+        from gssr.profile.group import share_recordings
+
+        share_recordings(request.group, os.path.dirname(os.path.abspath(launch.named(request.output or "", place))))
     output = choose(request, place, make)
     if request.live is not None:
         from gssr.profile.copier import check_log

@@ -206,18 +206,46 @@ def journal_mode(path: str) -> str:
 
 FILE, FOLDER = 0o600, 0o700
 """Modes of what is made; the user's umask can only take from them. What SQLite keeps beside a database it makes like it."""
+_GROUP_FILE, _GROUP_FOLDER = 0o640, 0o750
+"""Modes of a recording that a group may read, whatever the umask. It lies in a folder of that group with the bit setgid, which
+gives its group to all that is made in it, also to what SQLite makes there, and the bit to folders."""
+_GROUP_UMASK = 0o027
+_shares_with_group = False  # by a process and those that it forks, as a umask
 PLANTED = "is another user's, or a second name of some file"
 """What is wrong with a name that ``is_planted``."""
 
 
+def share_with_group() -> None:
+    """Let the group of the folder read each recording that this process, and those that it forks, make from now on."""
+    global _shares_with_group
+    _shares_with_group = True
+
+
+def make_file(path: str, flags: int) -> int:
+    """Make a file of a recording, for its owner alone or also for the group of its folder. Returns a descriptor to write to
+    it, which the caller closes. Raises OSError.
+
+    ``flags``: further flags of open(2), such as O_EXCL.
+    """
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | flags, FILE)
+    if _shares_with_group:
+        os.fchmod(descriptor, _GROUP_FILE)
+    return descriptor
+
+
 def make_folder(path: str) -> None:
-    """Make a folder for its owner alone unless it exists; folders above it get usual modes. Raises OSError."""
+    """Make a folder for its owner alone, or also for its group (``share_with_group``), unless it exists; folders above it
+    get usual modes. Raises OSError."""
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    umask = os.umask(_GROUP_UMASK) if _shares_with_group else None  # chmod would take setgid away from no member
     try:
-        os.mkdir(path, FOLDER)
+        os.mkdir(path, FOLDER if umask is None else _GROUP_FOLDER)
     except FileExistsError:
         if not os.path.isdir(path):
             raise
+    finally:
+        if umask is not None:
+            os.umask(umask)
 
 
 def is_planted(path: str) -> bool:

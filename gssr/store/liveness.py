@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import time
 
-from gssr.store.disk import FILE, companion_path
+from gssr.store.disk import companion_path, make_file
 
 CLOCK = "clock."
 """What a file is called that is made only to see its time."""
@@ -56,7 +56,7 @@ def stamped_now(folder: str) -> float:
     this host's. Makes a file there for a moment. Raises OSError if that is impossible."""
     path = os.path.join(folder, f"{CLOCK}{os.uname().nodename}-{os.getpid()}")
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
+        os.close(make_file(path, 0))
         os.utime(path)
         return os.stat(path).st_mtime
     finally:

@@ -23,7 +23,7 @@ from struct import Struct
 from zlib import crc32
 
 from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, FLOP_ACTIVE, METRICS, PLACES, THROTTLES
-from gssr.store.disk import FILE
+from gssr.store.disk import make_file
 from gssr.store.format.rollup import NAN, Row, row_sums, summed
 from gssr.store.format.schema import LIVE_SUFFIX
 
@@ -130,14 +130,13 @@ class LiveBlock:
         payload = b"".join([counts.packed(key) for key, counts in self._counts.items()])
         head = (MAGIC, KIND, HEAD.size + len(payload))
         checked = HEAD.pack(*head, 0, self._sequence, last_rowid, now)[CHECKED_FROM:] + payload
-        made = 0
         try:
             if self._sequence == 1:
-                made = os.O_CREAT | os.O_EXCL
                 if os.path.lexists(self._path):
                     os.unlink(self._path)  # of a run that was killed
+                os.close(make_file(self._path, os.O_EXCL | os.O_NOFOLLOW))
             # Opened anew each time: on network filesystems closing it is what makes it visible elsewhere.
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | made | os.O_CLOEXEC, FILE)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 os.pwrite(descriptor, HEAD.pack(*head, crc32(checked), self._sequence, last_rowid, now) + payload, 0)
             finally:

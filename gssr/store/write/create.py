@@ -11,12 +11,12 @@ from errno import EPERM
 from gssr.guarded_sqlite import LIMIT_LENGTH, LONGEST_VALUE, Guarded, UnsafeError, distrust, limit, not_by_itself
 from gssr.store.disk import (
     COMPANIONS,
-    FILE,
     PLANTED,
     companion_path,
     is_file_or_none,
     is_planted,
     journal_mode,
+    make_file,
     make_folder,
 )
 from gssr.store.format.columns import columns_of
@@ -172,17 +172,16 @@ def create(path: str, shrinks: bool = False) -> sqlite3.Connection:
 
 
 def _make_empty(path: str) -> None:
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
     for name in (path, path + LIVE_SUFFIX, *(companion_path(path, suffix) for suffix in COMPANIONS)):
         if is_planted(name):
             raise PermissionError(EPERM, f"{name} {PLANTED}")
     try:
-        os.close(os.open(path, flags, FILE))
+        os.close(make_file(path, os.O_EXCL))
     except FileNotFoundError:
         if not os.path.dirname(path).endswith(".sql.d"):
             raise
         make_folder(os.path.dirname(path))  # a merge has just removed it
-        os.close(os.open(path, flags, FILE))
+        os.close(make_file(path, os.O_EXCL))
 
 
 def _is_empty_file(path: str) -> bool:
@@ -195,7 +194,7 @@ def _is_empty_file(path: str) -> bool:
 def create_unguarded(path: str, size: int = 0) -> sqlite3.Connection:
     """Make a new recording to be filled in one go, or deleted when that fails: nothing protects it against a crash. It
     will have about ``size`` bytes (0: few). Raises sqlite3.Error, and OSError, also when the file exists."""
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE))
+    os.close(make_file(path, os.O_EXCL))
     connection = sqlite3.connect(path, isolation_level=None, uri=True)
     pages = f"page_size={_LARGE_PAGES if size > _MANY_BYTES else _PAGES}"
     for pragma in (pages, "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"):

@@ -20,7 +20,7 @@ from typing import NamedTuple, Union
 from urllib.parse import quote, unquote
 
 from gssr.launch import is_name
-from gssr.store.disk import FILE, is_file_or_none, make_folder, small_text
+from gssr.store.disk import is_file_or_none, make_file, make_folder, small_text
 from gssr.store.format.schema import START_NAME
 from gssr.store.liveness import time_in
 
@@ -212,7 +212,7 @@ def _make_start_file(path: str, start: RunStart) -> bool:
 
 
 def _write(path: str, text: bytes, flag: int) -> None:
-    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | flag, FILE)
+    descriptor = make_file(path, os.O_NOFOLLOW | flag)
     try:
         if os.write(descriptor, text) != len(text):
             raise OSError(EEXIST, "is half written")
