@@ -44,12 +44,13 @@ class TopScreen(LiveScreen):
     ) -> None:  # fmt: skip
         super().__init__([watch], glyphs, hz, colors, theme, table)
         self._are_hosts, self._has_ended = are_hosts, False
+        self._hosts = Words(id="hosts")
         self._fd, self._lines, self._leaves = fd, lines, leaves
 
     def on_mount(self) -> None:
         """Begin to listen; Textual calls the other class's method of this name as well."""
         if self._are_hosts:
-            self.mount(Words(id="hosts"), after="#top-bar")
+            self.mount(self._hosts, after="#top-bar")
             self._tell_hosts()
             self.set_interval(_LOOK_SECONDS, self._tell_hosts)
         asyncio.get_running_loop().add_reader(self._fd, self._hear)
@@ -68,7 +69,7 @@ class TopScreen(LiveScreen):
             lines = [
                 Text.assemble(*((span.text, style(span.role)) for span in drawable(row, self.glyphs))) for row in rows
             ]
-            self.query_one("#hosts", Words).say(Text("\n").join(lines))
+            self._hosts.say(Text("\n").join(lines))
 
     def _hear(self) -> None:
         """Show the lines that were said, and leave with 1 if one of them ends the screen. At the end of the descriptor

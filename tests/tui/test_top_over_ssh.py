@@ -45,7 +45,11 @@ def test_the_hosts_are_on_one_screen_and_one_that_is_killed_is_said(hosts: Serve
     tmux.press("2")
     tmux.shows(r"(?s)127\.0\.0\.2:0 .*127\.0\.0\.2:1 .*127\.0\.0\.3:0 .*127\.0\.0\.3:1 ")
     tmux.resize(200, 60)
+    tmux.press("K")
+    tmux.shows(r"gssr_\d+T\d+\.sql")
     hosts.kill("127.0.0.3")
+    tmux.shows(r"(?s)2 gone.*gssr_\d+T\d+\.sql")  # also behind a dialog
+    tmux.press("Escape")
     text = tmux.shows(r"(?s)1 live  \u2717 2 gone\n \u2717 127\.0\.0\.3 gone: \S.*g 127\.0\.0\.3:0 +\d+s ")
     assert "\u25cf live" in text, "the other goes on"
     tmux.press("q")
