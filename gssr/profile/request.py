@@ -23,9 +23,9 @@ class ProfileRequest(NamedTuple):
     same names. ``live``: what draws the live screen, where one is wanted; it stays ``linger`` s after the run's end, or the
     last key since. ``attach``: there is no command; a job is recorded from beside. ``redact``: who runs what where is left
     out. ``processes``: which of those on the GPUs are recorded.
-    ``textfile``: the folder for node_exporter to read from. ``group``: whose members may read the recording as well. ``trace``: the tool that traces the command, and ``trace_when``
-    when traces are asked for, as in the options of these names. ``digest``: what keeps in a recording what its traces say;
-    it may take its time, and raise what it wants."""
+    ``textfile``: the folder for node_exporter to read from. ``group``: whose members may read the recording as well.
+    ``trace``: the tool that traces the command, and ``trace_when`` when traces are asked for, as in the options of these
+    names. ``digest``: what keeps in a recording what its traces say; it may take its time, and raise what it wants."""
 
     command: Sequence[str]
     output: str | None = None

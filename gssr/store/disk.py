@@ -207,8 +207,8 @@ def journal_mode(path: str) -> str:
 FILE, FOLDER = 0o600, 0o700
 """Modes of what is made; the user's umask can only take from them. What SQLite keeps beside a database it makes like it."""
 _GROUP_FILE, _GROUP_FOLDER = 0o640, 0o750
-"""Modes of a recording that a group may read, whatever the umask. It lies in a folder of that group with the bit setgid, which
-gives its group to all that is made in it, also to what SQLite makes there, and the bit to folders."""
+"""Modes of a recording that a group may read, whatever the umask. It lies in a folder of that group with the bit setgid,
+which gives its group to all that is made in it, also to what SQLite makes there, and the bit to folders."""
 _GROUP_UMASK = 0o027
 _shares_with_group = False  # by a process and those that it forks, as a umask
 PLANTED = "is another user's, or a second name of some file"

@@ -19,12 +19,12 @@ ROOT = Path(__file__).parents[2]
 SECRETS = (
     "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "HF_TOKEN", "WANDB_API_KEY", "SLURM_JWT", "SSH_AUTH_SOCK", "DATABASE_URL",
     "KRB5CCNAME", "http_proxy", "PASSWORD", "LD_PRELOAD_NOTE", "OMP_NUM_THREADS_NOTE", "PS1", "MAIL", "GSSR_ANYTHING",
-    "SLURM_JOB_ACCOUNT", "SLURM_JOB_PARTITION", "SLURM_SUBMIT_DIR", "SLURM_SUBMIT_HOST", "SLURM_WORKING_CLUSTER", "OLDPWD",
+    "SLURM_JOB_QOS", "SLURM_JOB_RESERVATION", "SLURM_SUBMIT_DIR", "SLURM_SUBMIT_HOST", "SLURM_WORKING_CLUSTER", "OLDPWD",
     "HISTFILE", "NVIDIA_VISIBLE_NOTE", "HOME", "XDG_CONFIG_HOME", "CONDA_PREFIX", "VIRTUAL_ENV", "TORCHELASTIC_NOTE",
 )  # fmt: skip
 JOB = {
     "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "SLURM_CLUSTER_NAME": "clustername", "SLURM_JOB_NAME": "jobname",
-    "SLURMD_NODENAME": "nid001234", "USER": "alovelace", "LOGNAME": "alovelace",
+    "SLURM_JOB_ACCOUNT": "accountname", "SLURM_JOB_PARTITION": "partitionname", "SLURMD_NODENAME": "nid001234", "USER": "alovelace", "LOGNAME": "alovelace",
 }  # fmt: skip
 
 
@@ -66,7 +66,8 @@ def test_every_text_recorded_of_the_user_is_one_that_is_listed(tmp_path: Path) -
     place = where_am_i(os.environ | job_of(0, 1))
     known = {
         "run_id": place.run_id, "label": "label", "job_id": "4711", "step_id": "0", "launcher": "slurm",
-        "cluster": "clustername", "user": place.user, "node": "nid001234", "hostname": os.uname().nodename,
+        "cluster": "clustername", "user": place.user, "job_name": "jobname", "account": "accountname",
+        "partition": "partitionname", "node": "nid001234", "hostname": os.uname().nodename,
     }  # fmt: skip
     of_others = {"uuid", "name", "compute_capability", "driver_version", "backend", "mig", "gssr_version"}
     of_others |= {"command", "kind", "message", "state", "boot_id"}
@@ -87,7 +88,7 @@ def test_every_text_recorded_of_the_user_is_one_that_is_listed(tmp_path: Path) -
 def test_a_redacted_recording_names_nobody(tmp_path: Path, ranks: int) -> None:
     data = record(tmp_path, "--redact", "-l", "kept", ranks=ranks)
     host = os.uname().nodename
-    hidden = ["alovelace", "nid001234", "clustername", "jobname", "theargument"]
+    hidden = ["alovelace", "nid001234", "clustername", "jobname", "accountname", "partitionname", "theargument"]
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     for word in [*hidden, boot, str(tmp_path), "sh -c", "GPU-synthetic", *([host] if len(host) > 5 else [])]:
         assert word.encode() not in data, word
@@ -97,8 +98,8 @@ def test_a_redacted_recording_names_nobody(tmp_path: Path, ranks: int) -> None:
             for row in file.execute(f"SELECT * FROM {table}"):
                 for text in row:
                     assert not (isinstance(text, str) and re.search(rf"\b{re.escape(host)}\b", text)), (table, text)
-        run = file.execute("SELECT label, command, user, cluster, job_id, state, world_size FROM runs").fetchall()
-        assert run == [("kept", None, None, None, "4711", "completed", ranks)]
+        run = file.execute("SELECT label, command, user, cluster, job_id, job_name, account, state FROM runs").fetchall()
+        assert run == [("kept", None, None, None, "4711", None, None, "completed")]
         (mark,) = file.execute("SELECT DISTINCT message FROM events WHERE kind = 'mark'").fetchone()
         assert mark == f"visited node {LEFT_OUT} of {LEFT_OUT}"
         nodes = file.execute("SELECT DISTINCT node FROM gpus UNION SELECT node FROM processes").fetchall()
