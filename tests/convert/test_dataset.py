@@ -125,10 +125,12 @@ def test_runs_that_come_one_after_the_other_are_added_and_those_there_left_alone
 
 def test_runs_are_replaced_if_that_is_asked_for(recordings: list[Path], whole: Rows, tmp_path: Path) -> None:
     assert put(tmp_path, *recordings) == 0
-    before = {path: (tmp_path / path).stat().st_ino for path in files(tmp_path)}
+    before = {path: (tmp_path / path).stat().st_mtime_ns for path in files(tmp_path)}
     assert put(tmp_path, recordings[2], words=("-f",)) == 0
     assert_whole(tmp_path, whole)
-    changed = {path.split("/")[1] for path, inode in before.items() if (tmp_path / path).stat().st_ino != inode}
+    changed = {
+        path.split("/")[1] for path, written in before.items() if (tmp_path / path).stat().st_mtime_ns != written
+    }
     assert changed == {f"week={week_of(START + WEEK)}"}
 
 
