@@ -64,6 +64,7 @@ _FOR_TRACES = (
         ("--max-size",),
         {"metavar": "SIZE", "help": "of a trace: refuse what unpacks to more, such as 100G (default: 16G)"},
     ),
+    *WORKERS,
 )
 
 OPTIONS = (
@@ -143,7 +144,6 @@ OPTIONS = (
     RULES,
     *ATTACH,
     *_FOR_TRACES,
-    *WORKERS,
     *page_options.OPTIONS,
 )
 

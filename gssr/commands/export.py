@@ -101,6 +101,8 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
         if options.output is not None or options.format != FORMATS[0]:
             return fail(f"--dataset {options.dataset}: is a folder of Parquet files: leave out -o and --format", USAGE)
         options.output = options.dataset
+    if workers.is_elsewhere and options.format in ONE_FILE:
+        return fail(f"--dask and --mpi: one process writes the file of --format {options.format}", USAGE)
     if options.output is None:
         options.output = FOLDER + ONE_FILE.get(options.format, "")
     if options.output == "-":
@@ -147,6 +149,8 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str], workers: "Wo
     traces = _traces(options.places)
     if options.dataset is not None and traces:
         return fail(f"--dataset: is for recordings: {traces[0]} is a trace", USAGE)
+    if workers.is_elsewhere and options.format != FORMATS[0] and not traces:
+        return fail(f"--dask and --mpi: one process writes the files of --format {options.format}", USAGE)
     if options.metric and not traces:
         return fail(f"--metric: is for traces: {options.places[0]} is a recording", USAGE)
     found = recordings_in([place for place in options.places if place not in traces])

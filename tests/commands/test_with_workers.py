@@ -1,5 +1,6 @@
 """The same answers from Dask's workers and MPI's ranks as from this process alone, to the last digit."""
 
+import json
 import os
 import shutil
 import signal
@@ -10,10 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-import cloudpickle
 import duckdb
 import pytest
-from distributed import LocalCluster
+from distributed import Client
 
 from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
@@ -21,7 +21,9 @@ from gssr.commands import with_workers
 from gssr.convert.tables import EXPORTED
 from gssr.workers import NoWorkersError
 from tests.fakes.traces.beside import Truth
+from tests.waiting import until
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.xdist_group("with_workers")
 Printed = Callable[..., str]
 
@@ -42,12 +44,45 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class Cluster:
+    """A Dask scheduler and as many workers as are asked for, each a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._n_workers = 0
+        about = folder / "scheduler.json"
+        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(about))
+        until(about.exists)
+        self.address: str = json.loads(about.read_text())["address"]
+
+    def _start(self, *words: str) -> None:
+        command = [sys.executable, "-m", "dask", *words, "--no-dashboard"]
+        environment = os.environ | {"PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
+        with (self._folder / "said.txt").open("ab") as said:
+            self._processes.append(
+                subprocess.Popen(command, stdout=said, stderr=said, env=environment, cwd=self._folder)
+            )
+
+    def have(self, n_workers: int) -> None:
+        """Wait until there are so many workers, or more."""
+        if n_workers > self._n_workers:
+            self._start("worker", "--nworkers", str(n_workers - self._n_workers), "--nthreads", "1", self.address)
+            self._n_workers = n_workers
+        with Client(self.address, set_as_default=False) as client:
+            client.wait_for_workers(n_workers, 60)
+
+    def end(self) -> None:
+        for process in reversed(self._processes):
+            process.terminate()
+            process.wait(60)
+
+
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(
-        n_workers=1, threads_per_worker=1, dashboard_address=":0", worker_dashboard_address=None, silence_logs=50
-    ) as cluster:
-        yield cluster
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("dask"))
+    yield cluster
+    cluster.end()
 
 
 @pytest.fixture
@@ -69,11 +104,10 @@ def contents(dataset: Path) -> dict[str, list[tuple[object, ...]]]:
 
 @pytest.mark.parametrize("n_workers", [1, 2, 4])
 def test_workers_of_dask_say_what_one_process_says(
-    n_workers: int, folder: Path, tmp_path: Path, cluster: LocalCluster, printed: Printed
+    n_workers: int, folder: Path, tmp_path: Path, cluster: Cluster, printed: Printed
 ) -> None:
-    cluster.scale(n_workers)
-    cluster.wait_for_workers(n_workers, 60)
-    dask = ("--dask", cluster.scheduler_address)
+    cluster.have(n_workers)
+    dask = ("--dask", cluster.address)
     fleet = ("fleet", "--no-index", "--json", folder / "recordings", "--by", "cause")
     assert printed(*fleet, *dask) == printed(*fleet)
     for table in ("ranks", "kernels"):
@@ -100,43 +134,53 @@ def killing_once(files: Sequence[str], folder: Path) -> Iterator[str]:
         yield file.upper()
 
 
-def test_files_of_a_worker_of_dask_that_is_killed_are_read_by_another(tmp_path: Path, cluster: LocalCluster) -> None:
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the workers don't know this file
-    cluster.scale(2)
-    cluster.wait_for_workers(2, 60)
-    with with_workers._dask(cluster.scheduler_address) as workers:
-        assert workers.is_elsewhere and workers.n_for(1) == 2
+def test_files_of_a_worker_of_dask_that_is_killed_are_read_by_another(tmp_path: Path, cluster: Cluster) -> None:
+    cluster.have(2)
+    with with_workers._dask(cluster.address) as workers:
+        assert workers.is_elsewhere and workers.n_for(1) >= 2
         found = workers.map(partial(killing_once, folder=tmp_path), list("abcdef"), str, at_once=2)
         assert list(found) == list("ABCDEF") and (tmp_path / "c").exists()
 
 
 def test_a_scheduler_that_is_none_or_idle_is_said(
-    folder: Path, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["fleet", "--no-index", str(folder / "recordings"), "--dask"]
     monkeypatch.setattr(with_workers, "_PATIENCE", 0.5)
-    with LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=50) as idle:
-        assert main([*words, idle.scheduler_address]) == 1
-        assert "no worker has come to this scheduler" in capsys.readouterr().err
+    idle = Cluster(tmp_path)
+    assert main([*words, idle.address]) == 1
+    idle.end()
+    assert "no worker has come to this scheduler" in capsys.readouterr().err
     assert main([*words, "tcp://127.0.0.1:1"]) == 1
     assert "no scheduler answers there" in capsys.readouterr().err
-    assert main([*words, cluster.scheduler_address, "--mpi"]) == 2
+    assert main([*words, cluster.address, "--mpi"]) == 2
     assert "choose one" in capsys.readouterr().err
+    for other, said in (
+        (("analyze", folder / "run.sql"), "--dask: is for traces"),
+        (("export", folder / "run.sql", "--format", "csv", "-o", folder / "none"), "one process writes the files"),
+        (
+            ("export", folder / "run.sql", "--format", "perfetto", "-o", folder / "none"),
+            "one process writes the file of",
+        ),
+        (("merge", folder / "run.sql"), "give them with --digest"),
+    ):
+        assert main([*map(str, other), "--dask", cluster.address]) == 2
+        assert said in capsys.readouterr().err and not (folder / "none").exists()
     monkeypatch.setattr(with_workers, "__version__", "99.0")
     monkeypatch.setattr(with_workers, "_PATIENCE", 60.0)
-    assert main([*words, cluster.scheduler_address]) == 1
+    assert main([*words, cluster.address]) == 1
     assert "install 99.0 there" in capsys.readouterr().err
 
 
 def test_workers_that_are_gone_for_long_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Client:
+    class Alone:
         status = "running"
 
         def scheduler_info(self) -> dict[str, dict[str, object]]:
             return {"workers": {}}
 
     monkeypatch.setattr(with_workers, "_PATIENCE", 0.05)
-    presence = with_workers._Presence(Client(), "--dask here")
+    presence = with_workers._Presence(Alone(), "--dask here")
     presence.check()
     time.sleep(0.1)
     with pytest.raises(NoWorkersError, match="all workers are gone"):

@@ -1,10 +1,12 @@
 """A data set holds what a folder of Parquet files holds, each run once, in few files, whatever happens in between."""
 
 import os
+import signal
 import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -13,6 +15,7 @@ import pytest
 
 from gssr.backends.synthetic.bulk import START, generate
 from gssr.cli import main
+from gssr.commands import export as exporting
 from gssr.convert import dataset
 from gssr.convert.tables import EXPORTED
 from gssr.model.fleet.fleet import week_of
@@ -122,10 +125,12 @@ def test_runs_that_come_one_after_the_other_are_added_and_those_there_left_alone
 
 def test_runs_are_replaced_if_that_is_asked_for(recordings: list[Path], whole: Rows, tmp_path: Path) -> None:
     assert put(tmp_path, *recordings) == 0
-    before = {path: (tmp_path / path).stat().st_ino for path in files(tmp_path)}
+    before = {path: (tmp_path / path).stat().st_mtime_ns for path in files(tmp_path)}
     assert put(tmp_path, recordings[2], words=("-f",)) == 0
     assert_whole(tmp_path, whole)
-    changed = {path.split("/")[1] for path, inode in before.items() if (tmp_path / path).stat().st_ino != inode}
+    changed = {
+        path.split("/")[1] for path, written in before.items() if (tmp_path / path).stat().st_mtime_ns != written
+    }
     assert changed == {f"week={week_of(START + WEEK)}"}
 
 
@@ -249,6 +254,35 @@ def test_a_run_in_two_recordings_is_there_once(
     assert "run 'run-0' was exported already" in said.err and ": 2 runs exported" in said.out
     assert put(tmp_path / "one", recordings[1]) == 0
     assert all_rows(tmp_path / "one") == all_rows(tmp_path / "two")
+
+
+def test_what_a_killed_worker_was_writing_is_written_by_another(
+    recordings: list[Path],
+    whole: Rows,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One recording kills its worker once, another one always."""
+    deadly = tmp_path / "deadly.sql"
+    deadly.write_bytes(recordings[0].read_bytes())
+    real, once = exporting._export_recording, tmp_path / "once"
+
+    def killing(place: str, *others: Any) -> Any:
+        found = real(place, *others)
+        if place == str(deadly) or (place == str(recordings[3]) and not once.exists()):
+            once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    monkeypatch.setattr(exporting, "_export_recording", killing)
+    monkeypatch.setattr(exporting, "PER_PROCESS", 1)
+    monkeypatch.setattr(exporting, "_TURNS", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert put(tmp_path / "set", *recordings, deadly) == 1
+    said = capsys.readouterr()
+    assert said.err == f"gssr: {deadly}: the process that read it died\n" and ": 6 runs exported" in said.out
+    assert_whole(tmp_path / "set", whole)
 
 
 def test_columns_that_came_with_a_version_are_unknown_before_it(recordings: list[Path], tmp_path: Path) -> None:
