@@ -100,7 +100,8 @@ class LaunchPlace(NamedTuple):
 
     ``launcher`` is one of ``LAUNCHERS``' names or ``alone``. ``world_size`` ranks in all, ``local_size`` of them on this
     ``node``; ``node`` is the launcher's name for it, ``hostname`` the kernel's. ``job_name`` is the user's name for the job,
-    ``called`` what it is called where its user gave none as well.
+    ``called`` what it is called where its user gave none as well. ``account`` is what the scheduler books the job to,
+    ``partition`` the queue it runs in.
     ``restart_count`` says how often the job was requeued or its ranks were restarted: above 0 an earlier recording may
     exist. ``run_id`` is the same for all ranks and safe in file names; None when the launcher gives its ranks nothing to
     agree on. ``launch`` then tells their launch from others as far as that can be told: the same for all ranks, "" for
@@ -130,6 +131,8 @@ class LaunchPlace(NamedTuple):
     launch: str = ""
     shares_run_id: bool = False
     pod: bool = False
+    account: str | None = None
+    partition: str | None = None
 
     @property
     def parallel(self) -> bool:
@@ -148,6 +151,8 @@ ALONE = "alone"
 _ALONE: tuple[int, int | None, int | None, int | None, int | None] = (0, 0, 1, 1, 1)
 JOB_IDS = ("SLURM_JOB_ID", "FLUX_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 _JOB_NAMES = ("SLURM_JOB_NAME", "PBS_JOBNAME", "LSB_JOBNAME")
+_ACCOUNTS = ("SLURM_JOB_ACCOUNT", "PBS_ACCOUNT", "LSB_PROJECT_NAME")
+_PARTITIONS = ("SLURM_JOB_PARTITION", "PBS_QUEUE", "LSB_QUEUE")
 _ARRAYS = (
     ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"),
     ("PBS_ARRAY_ID", "PBS_ARRAY_INDEX"),
@@ -156,6 +161,8 @@ _ARRAYS = (
 """Id of an array of jobs, and the task's number in it. LSF has them everywhere, the number 0 outside of an array."""
 _NAMES_OF_SLURM = frozenset({"interactive", "wrap", "bash", "sh", "gssr"})
 """What Slurm calls a job whose user gave no name: after the way it was started, or srun's command."""
+_SCRIPT = re.compile(r".+\.(?:sh|bash|batch|sbatch|slurm|job|py)", re.IGNORECASE)
+"""So a script is called, after which sbatch names the job of a user who gave it no name."""
 _NO_RUN_ID = "none"
 """What torchrun has in place of a run id when nobody chose one."""
 
@@ -193,7 +200,7 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> LaunchPlace:
     launcher = next((row for row in LAUNCHERS if _present(row, environ, step_id)), None)
     hostname = os.uname().nodename
     cluster = _cluster(environ)
-    job_id = next((environ[name] for name in JOB_IDS if environ.get(name)), None)
+    job_id = _first(environ, JOB_IDS)
     array_job_id, array_task_id = _array(environ)
     if array_task_id is not None and job_id == environ.get("LSB_JOBID"):
         job_id = f"{job_id}[{array_task_id}]"  # one id for the whole array, as bjobs shows its tasks
@@ -239,7 +246,7 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> LaunchPlace:
             restarts,
             None if launcher else node,
         ),
-        called=next((environ[name] for name in _JOB_NAMES if job_id and environ.get(name)), None),
+        called=_first(environ, _JOB_NAMES) if job_id else None,
         launch=_launch(environ, launcher, job_id, step_id, launchers_id, world_size, n_nodes, hostname, sum(restarts))
         if launcher
         else "",
@@ -247,6 +254,8 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> LaunchPlace:
         and (job_id is not None or launchers_id != "")
         and not _names_one_launch(launcher, cluster, job_id, step_id, launchers_id),
         pod=pod,
+        account=_first(environ, _ACCOUNTS) if job_id else None,
+        partition=_first(environ, _PARTITIONS) if job_id else None,
     )
 
 
@@ -522,9 +531,16 @@ def _array(environ: Mapping[str, str]) -> tuple[str | None, str | None]:
     return None, None
 
 
+def _first(environ: Mapping[str, str], names: Iterable[str]) -> str | None:
+    """Return the value of the first of these variables that is set and not empty, None without any."""
+    return next((environ[name] for name in names if environ.get(name)), None)
+
+
 def _job_name(environ: Mapping[str, str]) -> str | None:
+    """Return the name that the user gave the Slurm job; None for one that Slurm made up, also after a script."""
     name = environ.get("SLURM_JOB_NAME", "")
-    return name if name and environ.get("SLURM_JOB_ID") and name not in _NAMES_OF_SLURM else None
+    made_up = name in _NAMES_OF_SLURM or _SCRIPT.fullmatch(name)
+    return name if name and environ.get("SLURM_JOB_ID") and not made_up else None
 
 
 def _user(environ: Mapping[str, str]) -> str:

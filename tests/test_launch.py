@@ -238,9 +238,19 @@ def test_user_comes_from_the_environment_else_from_the_system() -> None:
 
 def test_a_job_is_called_what_its_user_called_it() -> None:
     assert where_am_i(STEP | {"SLURM_JOB_NAME": "training run"}).job_name == "training run"
-    for made_up in ("interactive", "wrap", "bash", "gssr", ""):
-        assert where_am_i(STEP | {"SLURM_JOB_NAME": made_up}).job_name is None
+    for made_up in ("interactive", "wrap", "bash", "gssr", "", "train.sh", "Job.SBATCH", "train.py"):
+        place = where_am_i(STEP | {"SLURM_JOB_NAME": made_up})
+        assert place.job_name is None and place.called == (made_up or None)
     assert where_am_i({"SLURM_JOB_NAME": "stale"}).job_name is None
+
+
+def test_what_a_job_is_booked_to_and_its_queue_are_known_inside_of_a_job_alone() -> None:
+    own = {"SLURM_JOB_ACCOUNT": "g1", "SLURM_JOB_PARTITION": "gpu"}
+    place = where_am_i(STEP | own)
+    assert (place.account, place.partition) == ("g1", "gpu")
+    assert (where_am_i(own).account, where_am_i(own).partition) == (None, None)
+    pbs = where_am_i({"PBS_JOBID": "1.pbs", "PBS_QUEUE": "large", "PBS_ACCOUNT": "g2"})
+    assert (pbs.account, pbs.partition) == ("g2", "large")
 
 
 def test_ranks_of_a_heterogeneous_job_are_counted_over_its_groups() -> None:

@@ -64,6 +64,7 @@ def gssr(request: pytest.FixtureRequest, pyz: Path, tmp_path: Path) -> Gssr:
             [python, *ISOLATED, str(pyz), *words],
             cwd=tmp_path,
             env=os.environ | environ,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
         )
@@ -116,6 +117,20 @@ def test_it_looks_at_a_node_once_and_diagnoses_it(gssr: Gssr) -> None:
     assert [gpu["device_index"] for gpu in now["gpus"]] == [1] and now["gpus"][0]["sm_active"] is not None
     doctor = gssr("doctor")
     assert doctor.returncode == 0 and "backend synthetic" in doctor.stdout and not doctor.stderr, doctor
+
+
+def test_it_sends_lines_for_another_gssr_and_gathers_those_of_hosts(gssr: Gssr, pyz: Path, tmp_path: Path) -> None:
+    sent = gssr(
+        "top", "--lines", "-t", "100", "--backend", "synthetic:train:2"
+    )  # until stdin ends, which it does at once
+    kinds = [json.loads(line)[0] for line in sent.stdout.splitlines()]
+    assert sent.returncode == 0 and kinds[:3] == ["gssr.lines/1", "gpu", "gpu"] and kinds.count("row") >= 2, sent
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\nexec {sys.executable} -IS {pyz} top --lines -t 100 --backend synthetic:train:2\n")
+    ssh.chmod(0o755)
+    path = f"{tmp_path}:{os.environ.get('PATH', os.defpath)}"
+    found = json.loads(gssr("top", "--json", "--host", "n1,n2", PATH=path).stdout)
+    assert [gpu["gpu"] for gpu in found["gpus"]] == ["n1:0", "n1:1", "n2:0", "n2:1"]
 
 
 def test_nvidias_driver_is_asked_through_the_bundled_module(

@@ -24,6 +24,10 @@ class MemoryCgroup:
             self._folders.append(own)
         self._kills_before = self._count_kills()
 
+    @property
+    def _limit_name(self) -> str:
+        return "memory.max" if self._v2 else "memory.limit_in_bytes"
+
     def explain_kill(self, resident: int | None) -> str | None:
         """Say how the memory's limit explains that a command was just killed by SIGKILL; None if it does not.
         ``resident``: the bytes that its processes had in memory when they were last looked at, None if unknown."""
@@ -35,6 +39,20 @@ class MemoryCgroup:
         seen = "" if resident is None else f", last seen with {resident / 2**30:.3g} GiB in memory"
         bound = "" if limit is None else f"; its cgroup may use {limit / 2**30:.3g} GiB"
         return f"out of memory: {'the kernel killed it' if by_kernel else 'it was killed'}{seen}{bound}"
+
+    def read_use(self) -> tuple[int, int] | None:
+        """Return the bytes in use and the limit of the cgroup, or of that around it which is nearest to its own limit;
+        None if none has a limit. Files that the kernel keeps in memory and can drop at once do not count as used."""
+        found: list[tuple[int, int]] = []
+        for folder in self._folders:
+            limit = _whole_number(_read(f"{folder}/{self._limit_name}").strip())
+            used = _whole_number(_read(f"{folder}/{'memory.current' if self._v2 else 'memory.usage_in_bytes'}").strip())
+            if limit and limit < _NO_LIMIT and used is not None:
+                words = _read(f"{folder}/memory.stat").split()
+                name = "inactive_file" if self._v2 else "total_inactive_file"
+                cached = _whole_number(words[2 * words[::2].index(name) + 1]) if name in words[::2] else None
+                found.append((max(used - (cached or 0), 0), limit))
+        return max(found, key=lambda own: own[0] / own[1], default=None)
 
     def _count_kills(self) -> int | None:
         """Return how often the kernel has killed in the cgroup, or the nearest around it that counts; None if none
@@ -48,8 +66,7 @@ class MemoryCgroup:
 
     def _read_limit(self) -> int | None:
         """Return the lowest limit of the cgroup and those around it, in bytes; None without any."""
-        name = "memory.max" if self._v2 else "memory.limit_in_bytes"
-        limits = [_whole_number(_read(f"{folder}/{name}").strip()) for folder in self._folders]
+        limits = [_whole_number(_read(f"{folder}/{self._limit_name}").strip()) for folder in self._folders]
         return min((limit for limit in limits if limit is not None and limit < _NO_LIMIT), default=None)
 
 

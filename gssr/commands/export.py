@@ -378,7 +378,9 @@ def _export_each(
     ``tables``: their names, which is all that a worker is sent of them; ``progress`` is called with the share done, 0-1.
     """
     from gssr.convert.tables import EXPORTED
+    from gssr.store.read.freed_memory import keep_freed
 
+    keep_freed()
     chosen = [EXPORTED[table] for table in tables]
     for at, (place, name) in enumerate(named):
         of_all = partial(_add_share, progress, at / len(named), len(named))

@@ -2,35 +2,43 @@
 
 import argparse
 import gc
+import os
+import shutil
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
-from gssr.commands.inputs import fleet_at, open_index
+from gssr.commands.inputs import fleet_at, growing_at, open_index
 from gssr.commands.with_workers import WORKERS, with_workers
 
 if TYPE_CHECKING:
     from gssr.model.fleet.fleet import Fleet
+    from gssr.store.index import Index
     from gssr.workers import Workers
 
-BY = ("user", "label", "command", "job", "node", "gpu", "week")
+BY = ("user", "account", "partition", "label", "command", "job", "array", "node", "model", "week", "state")
+OLD_BY = ("gpu",)
+"""The earlier name of model, which JSON has as well."""
 JUDGED_BY = ("cause", "verdict")
 """By these every run has to be judged, which takes several times as long; the second one is the old name of the first."""
 SORTS = (
     "wasted", "idle", "unused", "uneven", "throttled", "hours", "energy", "wasted-energy", "score", "runs", "name",
 )  # fmt: skip
+_RECORDINGS = (".sql", ".sql.d", ".sql.d/")
+IDLE_HELD = 3
+"""Exit code of --watch where GPUs are held idle."""
 MOST = 10
 """Lines of each table, unless somebody says otherwise."""
 
 OPTIONS = (
     Option(
-        ("places",), {"nargs": "+", "metavar": "DIR|FILE", "help": "folders, searched as deep as they go; recordings"}
+        ("places",), {"nargs": "*", "metavar": "DIR|FILE", "help": "folders, searched as deep as they go; recordings"}
     ),
     Option(
         ("--by",),
         {
-            "choices": (*BY, *JUDGED_BY),
+            "choices": (*BY, *JUDGED_BY, *OLD_BY),
             "metavar": "WHAT",
             "help": f"rank by {', '.join(BY)} or {JUDGED_BY[0]} (default: a page of it all)",
         },
@@ -47,6 +55,29 @@ OPTIONS = (
         ("-n", "--most"),
         {"type": int, "metavar": "N", "help": f"lines of each table (default: {MOST}; of --json and --csv all)"},
     ),
+    Option(
+        ("--sacct",),
+        {
+            "nargs": "?",
+            "const": "",
+            "metavar": "FILE",
+            "help": "what Slurm allocated and nobody recorded: by sacct, or by this file of sacct --parsable2",
+        },
+    ),
+    Option(
+        ("--db",),
+        {
+            "metavar": "FILE",
+            "help": "keep runs, causes and nodes in an SQLite database as well, for Datasette or Grafana",
+        },
+    ),
+    Option(
+        ("--watch",),
+        {
+            "action": "store_true",
+            "help": "which GPUs growing recordings hold idle now; exit code 3 where there are any",
+        },
+    ),
     Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
     Option(("--csv",), {"action": "store_true", "help": "print CSV: a line for each run; with --by, for each group"}),
     Option(
@@ -59,7 +90,15 @@ OPTIONS = (
     ),
     Option(("--no-index",), {"action": "store_true", "help": "read every recording, and keep nothing"}),
     *WORKERS,
-    *page_options.OPTIONS,
+    Option(
+        ("--width",),
+        {
+            "type": int,
+            "metavar": "N",
+            "help": f"columns (default: COLUMNS, else the terminal's, else {page_options.WIDTH})",
+        },
+    ),
+    *(option for option in page_options.OPTIONS if option.flags != ("--width",)),
 )
 
 
@@ -81,7 +120,12 @@ def since_of(text: str, now: float) -> float:
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0, also where some recordings can't be read, which is said; 1 when there is none that can; 2 for wrong
-    usage."""
+    usage; with --watch 3 where GPUs are held idle."""
+    if options.sacct and (os.path.isdir(options.sacct) or options.sacct.endswith(_RECORDINGS)):
+        options.places.insert(0, options.sacct)  # it is not what the option is about
+        options.sacct = ""
+    if not options.places:
+        return fail("name folders or recordings: gssr fleet [options] DIR|FILE...", USAGE)
     return with_workers(options, _with_foreign)
 
 
@@ -102,11 +146,18 @@ def _with_foreign(options: argparse.Namespace, workers: "Workers") -> int:
 def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers") -> int:
     """Carry out ``gssr fleet`` of these recordings and folders of them; return the exit code. ``workers``: who reads
     them."""
+    if options.width is None:
+        columns = shutil.get_terminal_size((page_options.WIDTH, 24)).columns
+        options.width = min(max(columns, page_options.NARROWEST), page_options.WIDEST)
     wrong = page_options.wrong_width(options)
     if wrong is None and options.most is not None and options.most < 1:
         wrong = f"--most: {options.most} is not above 0"
     if wrong is None and options.json and options.csv:
         wrong = "--json and --csv: choose one"
+    without = ("by", "since", "sacct", "db", "csv", "foreign")
+    other = next((each for each in without if getattr(options, each) not in (None, False)), None)
+    if wrong is None and options.watch and other is not None:
+        wrong = f"--watch and --{other}: choose one"
     if wrong is None and options.index is not None and options.no_index:
         wrong = "--index and --no-index: choose one"
     if wrong is not None:
@@ -132,10 +183,13 @@ def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers
         )  # what is imported goes again
     except WrongIndexError as error:
         return fail(f"--index: {error}", USAGE)
+    if options.watch:
+        return _watch(options, index)
     bar, collected = ProgressBar("reading"), gc.isenabled()
     gc.disable()  # of all that is kept in the index nothing goes before the end
     try:
-        found = fleet_at(named, FleetRequest(since, options.by in JUDGED_BY, rules), index, bar.show, workers)
+        judged = options.by in JUDGED_BY or options.db is not None
+        found = fleet_at(named, FleetRequest(since, judged, rules), index, bar.show, workers)
     finally:
         bar.clear()
         gc.freeze()
@@ -151,7 +205,76 @@ def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers
         for sentence in found.unreadable:
             tell(sentence)
         return BAD_INPUT
-    return _show(found, options)
+    if options.sacct is not None:
+        from gssr.commands.sacct import SacctError
+
+        try:
+            found = _with_allocations(found, options.sacct, since)
+        except SacctError as error:
+            return fail(f"--sacct: {error}", BAD_INPUT)
+    code = OK if options.db is None else _keep(found, options.db)
+    return _show(found, options) or code
+
+
+def _keep(found: "Fleet", path: str) -> int:
+    """Write what was found into the database at this path, and say so; return the exit code."""
+    from gssr.convert.fleet_database import DatabaseError, update_database
+
+    try:
+        n_new = update_database(path, found)
+    except DatabaseError as error:
+        return fail(f"--db: {error}", BAD_INPUT)
+    tell(f"{path}: {len(found.runs):,} runs are in it as they are now, {n_new:,} of them new")
+    return OK
+
+
+def _with_allocations(found: "Fleet", file: str, since: float | None) -> "Fleet":
+    """Join what Slurm allocated, by a ``file`` of its accounting, or "" for what sacct says.
+
+    ``since``: the jobs that began then (unix s) or later; None: all those of the file, and of sacct those that ran when
+    the first run began, or later. Raises SacctError.
+    """
+    from gssr.commands.sacct import from_file, from_slurm
+    from gssr.model.fleet.allocations import join
+
+    now = time.time()
+    if file:
+        jobs, n_unreadable = from_file(file, now)
+    else:
+        first = min((run.began for run in found.runs), default=now)
+        jobs, n_unreadable = from_slurm(first if since is None else since, now)
+    allocated, runs = join(found.runs, jobs, n_unreadable)
+    own = tuple(use for use in allocated.jobs if since is None or use.allocation.start >= since)
+    return found._replace(runs=runs, allocated=allocated._replace(jobs=own))
+
+
+def _watch(options: argparse.Namespace, index: "Index | None") -> int:
+    """Print which GPUs the recordings that grow hold idle now; return IDLE_HELD where there are any."""
+    from gssr.commands.progress_bar import ProgressBar
+
+    bar = ProgressBar("reading")
+    try:
+        found = growing_at(options.places, index, bar.show)
+    finally:
+        bar.clear()
+    if not found.n_recordings or (not found.runs and len(found.unreadable) >= found.n_recordings):
+        for sentence in found.unreadable:
+            tell(sentence)
+        return (
+            BAD_INPUT if found.n_recordings else fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
+        )
+    if options.json:
+        from gssr.report.fleet_watch import watch_json
+
+        code = put(watch_json(found, options.most))
+    else:
+        from gssr.report.fleet_watch import watch_page
+        from gssr.report.terminal import to_text
+
+        ascii_only = page_options.ascii_only(options)
+        page = watch_page(options.places, found, options.most or MOST, options.width, ascii_only)
+        code = put(to_text(page, page_options.wants_color(options), ascii_only))
+    return code or (IDLE_HELD if any(own.idle for own in found.runs) else OK)
 
 
 def _show(found: "Fleet", options: argparse.Namespace) -> int:
@@ -162,7 +285,7 @@ def _show(found: "Fleet", options: argparse.Namespace) -> int:
     if options.json:
         from gssr.report.fleet_export import to_json
 
-        return put(to_json(found, (by,) if by else BY, options.sort, options.most))
+        return put(to_json(found, (by,) if by else (*BY, *OLD_BY), options.sort, options.most))
     if options.csv:
         from gssr.report.fleet_export import groups_csv, runs_csv
 

@@ -15,6 +15,7 @@ from gssr.workers import HERE, Workers
 
 if TYPE_CHECKING:
     from gssr.model.fleet.fleet import Fleet, FleetRequest
+    from gssr.model.fleet.held_idle import Growing
     from gssr.store.index import Index
     from gssr.store.read.recording import Recording, RunReader
 
@@ -238,3 +239,17 @@ def fleet_at(
     if index is not None:
         index.keep((), index.gone())
     return fleet._replace(unreadable=found.unreadable + fleet.unreadable)
+
+
+def growing_at(places: Sequence[str], index: Index | None, progress: Callable[[float], None]) -> Growing:
+    """Find the runs that go on in these folders and files, and what they hold idle. What the ``index`` knows has ended,
+    and is not opened. ``progress`` gets the share done, 0-1."""
+    from gssr.model.fleet.held_idle import read_growing
+    from gssr.store.read.open import recordings_in
+
+    if index is not None:
+        index.load(places)
+    found = recordings_in(places, None if index is None else index.is_known)
+    ended = {} if index is None else index.known(found.names)
+    growing = read_growing([name for name in found.names if name not in ended], progress)
+    return growing._replace(n_recordings=len(found.names), unreadable=found.unreadable + growing.unreadable)

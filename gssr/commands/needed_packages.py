@@ -39,13 +39,14 @@ PACKAGES = (
     Package("textual_serve", "textual-serve>=1.1.3,<2", "web"),
     Package("aiohttp", "aiohttp>=3.9.5,<4", "web"),
     Package("pyarrow", "pyarrow>=17,<27", "parquet"),
+    Package("sqlite_utils", "sqlite-utils>=3.37,<5"),
     Package("_otf2", "otf2>=3,<4", "scorep"),
     Package("mcp", "mcp>=2,<3", "mcp"),
     Package("distributed", "distributed>=2025.1,<2027", "dask"),
-    Package("mpi4py", "mpi4py>=4,<5", "mpi"),
+    Package("mpi4py", "mpi4py>=4.1,<5", "mpi"),
 )
 """Of those that GSSR asks for what a command can't do without. NVIDIA's driver is asked through nvidia-ml-py by the sampler,
-which says so where that is missing; pandas and sqlite-utils are for Python alone."""
+which says so where that is missing; pandas is for Python alone."""
 
 
 class Use(NamedTuple):
@@ -105,8 +106,8 @@ USES: dict[str, tuple[Use, ...]] = {
         Use("profile --live", _SCREEN, lambda options: options.live),
     ),
     "top": (
-        Use("top --once, --json, --csv", ()),
-        Use("top", _SCREEN, lambda options: not (options.once or options.json or options.csv)),
+        Use("top --once, --json, --csv, --lines", ()),
+        Use("top", _SCREEN, lambda options: not (options.once or options.json or options.csv or options.lines)),
     ),
     "tui": (
         Use("tui", _SCREEN),
@@ -123,7 +124,11 @@ USES: dict[str, tuple[Use, ...]] = {
         *_BY_WORKERS["analyze"],
     ),
     "compare": (Use("compare", ("numpy",)), Use("compare OTF2", _OTF2, _reads_otf2)),
-    "fleet": (Use("fleet", ("numpy",)), *_BY_WORKERS["fleet"]),
+    "fleet": (
+        Use("fleet", ("numpy",)),
+        Use("fleet --db", ("sqlite_utils",), lambda options: options.db is not None),
+        *_BY_WORKERS["fleet"],
+    ),
     "export": (
         Use("export", ("numpy",)),
         Use("export --format parquet", ("pyarrow",), lambda options: options.format == "parquet"),

@@ -1,22 +1,27 @@
-"""``gssr top``: this node as it is now, on the screens of ``gssr tui`` or as one table, without a recording."""
+"""``gssr top``: this node as it is now, or the nodes of a job, or hosts that are named, on the screens of ``gssr tui`` or as
+one table, without a recording."""
 
 from __future__ import annotations
 
 import argparse
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, screen, tell
 
 if TYPE_CHECKING:
     from gssr.profile.monitor import Monitor
-    from gssr.store.read.newest import NodeNow
+    from gssr.store.host_states import HostStates
+    from gssr.store.read.newest import NodesNow
 
 SAMPLING_MS, ONCE_SAMPLING_MS = 1000.0, 300.0
 """For a screen, and for --once: as far apart as two readings must be to say how busy the CPUs are, whose time is counted in
 hundredths of a second."""
+MS_PER_HOST = 10.0
+"""Of many hosts no more than a hundred are sampled in a second, if nothing else is said: who reads them then takes the same
+part of a core for any number of hosts."""
 OPENING_SECONDS, ANSWERING_SECONDS, ANSWERS = 25.0, 3.0, 4
 """--once waits so long for a driver; once it has answered, so long and as long as so many samples take for what it tells."""
 _ENOUGH, _ENOUGH_OF_DCGM = 2, 3
@@ -34,7 +39,8 @@ OPTIONS = (
         {
             "metavar": "MS",
             "type": float,
-            "help": "sampling interval in ms (default: 1000; for --once, --json, --csv 300)",
+            "help": "sampling interval in ms (default: 1000, of more than 100 hosts 10 for each; for --once, --json, "
+            "--csv 300)",
         },
     ),
     Option(
@@ -45,6 +51,22 @@ OPTIONS = (
             "help": "where samples come from: auto, dcgm, gpm, nvml, synthetic[:SCENARIO[:GPUS]] or replay:FILE[@SPEED]",
         },
     ),
+    Option(
+        ("--job",), {"metavar": "JOBID", "help": "the nodes of a running job of Slurm's, by a step of its own (srun)"}
+    ),
+    Option(("--host",), {"metavar": "LIST", "help": "these hosts, by ssh: NAME or USER@NAME, comma-separated"}),
+    Option(("--hostfile",), {"metavar": "FILE", "help": "the hosts in a file, one a line, by ssh"}),
+    Option(
+        ("--remote-gssr",),
+        {
+            "metavar": "PATH",
+            "help": "gssr or gssr.pyz on the hosts (default: for --job this gssr, by ssh the one on the PATH there)",
+        },
+    ),
+    Option(
+        ("--lines",),
+        {"action": "store_true", "help": "print lines for another gssr top until stdin ends: what hosts are asked for"},
+    ),
     *screen.OPTIONS,
 )
 
@@ -54,26 +76,67 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     once = options.once or options.json or options.csv
     if options.json and options.csv:
         return fail("--json and --csv: give one of them", USAGE)
-    if not (once or screen.on_terminal()):
+    by_ssh = options.host is not None or options.hostfile is not None
+    if options.job is not None and by_ssh:
+        return fail("--job asks the job's nodes, --host and --hostfile those that they name: give one of them", USAGE)
+    if options.remote_gssr is not None and not (by_ssh or options.job is not None):
+        return fail("--remote-gssr: is for --job, --host and --hostfile", USAGE)
+    if not (once or options.lines or screen.on_terminal()):
         return fail("the live screen needs a terminal; gssr top --once prints a table instead", USAGE)
-    if options.sampling_time is None:
+    given = options.sampling_time is not None
+    if not given:
         options.sampling_time = ONCE_SAMPLING_MS if once else SAMPLING_MS
-    from gssr.profile.monitor import monitor
+    from gssr.profile.hosts.job import JobError
+    from gssr.profile.monitor import send_lines
     from gssr.profile.request import UsageError
 
     try:
+        if options.lines:
+            send_lines(options.sampling_time, options.backend)
         gpus = screen.named_gpus(options)
         begin = None if once and not screen.is_described(options) else _start(options)
         with ExitStack() as until_end:
-            own = until_end.enter_context(monitor(options.sampling_time, options.backend, hurried=once))
+            own = until_end.enter_context(_monitor(options, once, given or once))
             if once or begin is None:
                 return _once(own, options, gpus)
             screen.take_terminal(until_end.close)
             return _watch(own, options, begin)
     except (UsageError, ValueError) as error:
         return fail(str(error), USAGE)
+    except JobError as error:
+        return fail(str(error), BAD_INPUT)
     except OSError as error:
         return fail(f"nothing can be recorded: {error.filename or 'the sampler'}: {error.strerror}", BAD_INPUT)
+
+
+def _monitor(options: argparse.Namespace, hurried: bool, given: bool) -> AbstractContextManager[Monitor]:
+    """Choose what is recorded: this node, the nodes of a job, or hosts. ``given``: it is sampled as often as
+    ``options`` say, and not less often where there are many hosts. Raises UsageError, JobError."""
+    from gssr.profile.hosts import reach
+    from gssr.profile.hosts.job import running_job
+    from gssr.profile.monitor import check_sampling, monitor, monitor_hosts
+
+    if not _are_hosts(options):
+        return monitor(options.sampling_time, options.backend, hurried)
+    check_sampling(options.sampling_time, options.backend)
+    job = None if options.job is None else running_job(options.job)
+    if job is not None:
+        hosts = [name for nodes in job.nodes for name in nodes.names]
+    else:
+        named = [] if options.host is None else options.host.split(",")
+        named += [] if options.hostfile is None else reach.read_hostfile(options.hostfile)
+        hosts = reach.host_names(named)
+    every = options.sampling_time if given else max(options.sampling_time, MS_PER_HOST * len(hosts))
+    words = ["top", "--lines", f"--sampling-time={every:g}", f"--backend={options.backend}"]
+    if job is None:
+        return monitor_hosts(reach.by_ssh(hosts, options.remote_gssr, words), None, every, hurried)
+    steps = [reach.by_srun(job.job_id, nodes.names, nodes.gpus, options.remote_gssr, words) for nodes in job.nodes]
+    return monitor_hosts(steps, job.state, every, hurried)
+
+
+def _are_hosts(options: argparse.Namespace) -> bool:
+    """Tell whether hosts are asked, and not this node."""
+    return any(each is not None for each in (options.job, options.host, options.hostfile))
 
 
 def _start(options: argparse.Namespace) -> screen.ScreenStart:
@@ -106,7 +169,7 @@ def _watch(own: Monitor, options: argparse.Namespace, begin: screen.ScreenStart)
 
     app = TopScreen(
         Watch(WatchedRecording(own.path)), own.fd, own.lines, leaves, glyph_set(options.ascii or not screen.speaks_utf8()),
-        begin.hz, screen.colors(), begin.theme, from_environment(),
+        begin.hz, screen.colors(), begin.theme, from_environment(), _are_hosts(options),
     )  # fmt: skip
     begin.apply(app)
     said = own.lines() or []
@@ -123,10 +186,12 @@ def _watch(own: Monitor, options: argparse.Namespace, begin: screen.ScreenStart)
 
 def _once(own: Monitor, options: argparse.Namespace, wanted: Sequence[str] | None, lacks_gpus: bool = False) -> int:
     """Print the GPUs that are ``wanted`` (None: all); the exit code."""
-    now = _now(own, options.sampling_time / 1000, lacks_gpus)
+    now, states = _now(own, options.sampling_time / 1000, lacks_gpus)
     if now is None:
         return fail("nothing was recorded", BAD_INPUT)
     from gssr.report.now import csv_text, document, page
+
+    code = OK if states is None or any(host.has_told or host.n_gpus for host in states.hosts) else BAD_INPUT
 
     if wanted is not None:
         from gssr.gpu_name import select_gpus
@@ -136,9 +201,12 @@ def _once(own: Monitor, options: argparse.Namespace, wanted: Sequence[str] | Non
     if options.json:
         import json
 
-        return put(json.dumps(document(now), allow_nan=False) + "\n")
+        return put(json.dumps(document(now, states), allow_nan=False) + "\n") or code
     if options.csv:
-        return put(csv_text(now))
+        for host in () if states is None else states.hosts:
+            if host.reason:
+                tell(f"{host.host} {host.word}: {host.reason}")
+        return put(csv_text(now)) or code
     import shutil
 
     from gssr.commands.page_options import ascii_only, on_terminal
@@ -146,18 +214,26 @@ def _once(own: Monitor, options: argparse.Namespace, wanted: Sequence[str] | Non
     from gssr.render.roles import text_of
 
     width = shutil.get_terminal_size((_WIDTH, 0)).columns if on_terminal() else _WIDTH
-    return put("".join(text_of(row).rstrip() + "\n" for row in page(now, width, glyph_set(ascii_only(options)))))
+    glyphs = glyph_set(ascii_only(options))
+    rows = page(now, width, glyphs)
+    if states is not None:
+        from gssr.report.live.hosts import host_rows
+
+        rows = [*rows, *host_rows(states, time.time(), width, glyphs)]
+    return put("".join(text_of(row).rstrip() + "\n" for row in rows)) or code
 
 
-def _now(own: Monitor, interval: float, lacks_gpus: bool) -> NodeNow | None:
-    """Wait until everything is known of the node that there is to know, or its time is over.
+def _now(own: Monitor, interval: float, lacks_gpus: bool) -> tuple[NodesNow | None, HostStates | None]:
+    """Wait until everything is known of the node that there is to know, or its time is over; of hosts, until each has
+    told all or is gone.
 
     ``interval``: s between two samples; ``lacks_gpus``: it is known that it has no GPU. Returns the newest that was
-    read; None when nothing ever was.
+    read, None when nothing ever was; and how the hosts stand, None for this node.
     """
     from gssr.store.format.schema import NO_GPU
+    from gssr.store.host_states import read_states
 
-    now, over = None, False
+    now, states, over = None, None, False
     begun = time.monotonic()
     patience = OPENING_SECONDS
     while not over and time.monotonic() < begun + patience:
@@ -167,19 +243,26 @@ def _now(own: Monitor, interval: float, lacks_gpus: bool) -> NodeNow | None:
         for line in said or ():
             tell(line)
             lacks_gpus |= line.startswith(NO_GPU)
+        states = read_states(own.path) or states
+        if states is not None:
+            if all(host.has_told or host.word == "gone" for host in states.hosts):
+                break
+            continue
         now = _looked(own.path) or now
         if now is None or not (now.gpus or lacks_gpus):
             continue
         if patience == OPENING_SECONDS:
             begun, patience = time.monotonic(), ANSWERING_SECONDS + ANSWERS * interval
-        if now.host["cpu_utilization"] is not None and _all_told(now):
+        if all(host["cpu_utilization"] is not None for host in now.hosts.values()) and _all_told(now):
             break
     for line in own.lines() or ():  # what was said before the samples that the last look has found
         tell(line)
-    return now
+    if states is not None:
+        states, now = read_states(own.path) or states, _looked(own.path) or now
+    return now, states
 
 
-def _all_told(now: NodeNow) -> bool:
+def _all_told(now: NodesNow) -> bool:
     """Tell whether each GPU has enough samples for all that it tells; so does a node without GPUs."""
     fewest = min((each.n_rows for each in now.gpus), default=_ENOUGH_OF_DCGM)
     profiled = any(each.values["sm_active"] is not None for each in now.gpus)
@@ -187,15 +270,21 @@ def _all_told(now: NodeNow) -> bool:
     return fewest >= (_ENOUGH_OF_DCGM if more_may_come else _ENOUGH)
 
 
-def _looked(path: str) -> NodeNow | None:
-    """Read the node from its recording; None as long as there is nothing to be read."""
-    from gssr.store.read.newest import node_now
+def _looked(path: str) -> NodesNow | None:
+    """Read the nodes from its recording; None as long as there is nothing to be read."""
+    from gssr.store.read.newest import nodes_now
     from gssr.store.read.open import RecordingError
 
     try:
-        return node_now(path)
+        return nodes_now(path)
     except RecordingError:
         return None
 
 
-COMMAND = Command("top", "watch this node as it is now, without a recording", "gssr top [options]", OPTIONS, handle)
+COMMAND = Command(
+    "top",
+    "watch this node, a job's nodes or other hosts as they are now, without a recording",
+    "gssr top [options]",
+    OPTIONS,
+    handle,
+)

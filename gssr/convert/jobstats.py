@@ -29,18 +29,18 @@ _FIRST_SECONDS = 5.0
 """A rank's first row is about the time since its start if that was no longer ago."""
 
 
-class Allocation(NamedTuple):
+class NodeAllocation(NamedTuple):
     """What Slurm gave a job on each of its nodes; None is unknown. ``memory`` in bytes, 0 for all that a node has."""
 
     cpus: int | None
     memory: int | None
 
 
-def allocation_of(job_id: str | None, environ: Mapping[str, str], gpus_per_node: int) -> Allocation:
+def allocation_of(job_id: str | None, environ: Mapping[str, str], gpus_per_node: int) -> NodeAllocation:
     """Read what Slurm gave the job from its variables, which are there within the job. Nothing is known of another job,
     and where nodes got different numbers of CPUs. ``gpus_per_node``: of a job that asked for memory by GPU; 0 if unknown."""
     if job_id is None or environ.get("SLURM_JOB_ID") != job_id:
-        return Allocation(None, None)
+        return NodeAllocation(None, None)
     found = _SAME_FOR_ALL.fullmatch(environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
     cpus = int(found[1]) if found else None
     for name, times in (
@@ -48,8 +48,8 @@ def allocation_of(job_id: str | None, environ: Mapping[str, str], gpus_per_node:
     ):  # fmt: skip
         text = environ.get(name, "")
         if text.isdecimal() and (times or text == "0"):
-            return Allocation(cpus, int(text) * times * _MIB)
-    return Allocation(cpus, None)
+            return NodeAllocation(cpus, int(text) * times * _MIB)
+    return NodeAllocation(cpus, None)
 
 
 def write(runs: Sequence[RunReader], stream: BinaryIO, environ: Mapping[str, str]) -> list[str]:

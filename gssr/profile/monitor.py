@@ -1,4 +1,5 @@
-"""``gssr top``: records a node as it is now, whoever works on it, into a private folder that is gone with who looks at it.
+"""``gssr top``: records a node as it is now, whoever works on it, into a private folder that is gone with who looks at it;
+or many hosts, into one recording; or, on such a host, sends lines and records nothing.
 
 It takes nothing away from who works on the GPUs: no engine of DCGM is started, and no profiling counters are taken that
 somebody else may need.
@@ -10,44 +11,48 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from errno import EPERM
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from gssr import launch
 from gssr.profile.recorder import SamplerProcess
 from gssr.profile.request import ProfileRequest, UsageError
+from gssr.profile.sampling.plan import Plan
 from gssr.profile.session import plan_of
 from gssr.store.read.open import PRIVATE, private_folder
+
+if TYPE_CHECKING:
+    from gssr.profile.hosts.reach import Channel
+    from gssr.store.host_states import JobState
 
 MOST_BYTES = 64_000_000
 """Of the recording: some hours of 8 GPUs, at one sample a second (gssr profile --dry-run)."""
 _END_SECONDS = 3.0
 """So long the sampler may take to give back what it holds."""
+_NOWHERE = "/proc/self/lines"
+"""No file can be there, nor is one made."""
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-class Monitor:
-    """A sampler that records this node into ``path`` until ``close``. Whenever ``fd`` can be read, ``lines`` has something
-    to say."""
+class RecorderProcess(Protocol):
+    """A process that records: its id, None once it is reaped, and the descriptor at which it says lines."""
 
-    def __init__(self, folder: str, sampling_ms: float, backend: str, hurried: bool = False) -> None:
-        """Start to record this node into ``folder``, one sample every ``sampling_ms`` milliseconds. ``backend`` is the
-        name of one that takes nothing from others; of auto and dcgm the variant that does not is used. ``hurried``:
-        samples can be read at once. Raises UsageError, OSError."""
-        if backend == "dcgm:pause":
-            raise UsageError(
-                "--backend: dcgm:pause takes the counters from everybody on this node: it is for gssr profile"
-            )
-        backend = f"{backend}:beside" if backend in ("auto", "dcgm") else backend
-        self.path = os.path.join(folder, PRIVATE)
-        request = ProfileRequest(
-            ["gssr", "top"], self.path.replace("%", "%%"), "top", sampling_ms, backend=backend, keep="10s", summary=False,
-            attach=True, processes="all",
-        )  # fmt: skip
-        plan = plan_of(request, launch.where_am_i({}))  # nobody's rank, and on all GPUs that the driver shows
-        plan = plan._replace(visible_gpus=None, most_bytes=MOST_BYTES, hurried=hurried)
-        self._recorder = SamplerProcess(plan)
+    pid: int | None
+    fd: int
+
+    def ended(self, exit_code: int, state: str, when: float, /) -> None:
+        """Tell it to end."""
+
+
+class Monitor:
+    """A process that records into ``path`` until ``close``. Whenever ``fd`` can be read, ``lines`` has something to
+    say."""
+
+    def __init__(self, path: str, recorder: RecorderProcess) -> None:
+        self.path = path
+        self._recorder = recorder
         self.fd = self._recorder.fd
         self._unread = b""
 
@@ -83,12 +88,63 @@ class Monitor:
 def monitor(sampling_ms: float, backend: str, hurried: bool = False) -> Iterator[Monitor]:
     """Record this node, with samples ``sampling_ms`` apart from the backend of that name; ``hurried``: each can be read at
     once. Raises UsageError, OSError."""
+    with _monitor(lambda path: SamplerProcess(_plan(path, sampling_ms, backend, hurried))) as own:
+        yield own
+
+
+@contextmanager
+def monitor_hosts(
+    channels: Sequence[Channel], job: JobState | None, sampling_ms: float, hurried: bool = False
+) -> Iterator[Monitor]:
+    """Record many hosts, which are reached through ``channels`` and asked to sample every ``sampling_ms`` milliseconds.
+    ``job``: whose nodes they are, None for hosts as such. ``hurried``: samples can be read at once. Raises OSError."""
+    from gssr.profile.hosts.collector import CollectorPlan, CollectorProcess
+
+    seconds = sampling_ms / 1000
+    with _monitor(lambda path: CollectorProcess(CollectorPlan(path, channels, job, seconds, hurried))) as own:
+        yield own
+
+
+@contextmanager
+def _monitor(start: Callable[[str], RecorderProcess]) -> Iterator[Monitor]:
     with private_folder("top", _parent()) as folder:
-        own = Monitor(folder, sampling_ms, backend, hurried)
+        path = os.path.join(folder, PRIVATE)
+        own = Monitor(path, start(path))
         try:
             yield own
         finally:
             own.close()
+
+
+def check_sampling(sampling_ms: float, backend: str) -> None:
+    """Raise UsageError for a sampling interval or a backend that no host would take."""
+    _plan(_NOWHERE, sampling_ms, backend, hurried=True)
+
+
+def send_lines(sampling_ms: float, backend: str) -> NoReturn:
+    """Sample this node and send lines on stdout, until stdin ends or nobody reads them. In a step of Slurm only the
+    step's GPUs are sampled, else all that the driver shows. Raises UsageError."""
+    from gssr.profile.sampling.sampler import run_sampler
+
+    for each in (signal.SIGINT, signal.SIGPIPE):
+        signal.signal(each, signal.SIG_DFL)
+    plan = _plan(_NOWHERE, sampling_ms, backend, hurried=True)
+    visible = launch.gpu_ids() if launch.gpu_ids_are_slurms() else None
+    run_sampler(plan._replace(lines_to=1, most_bytes=None, visible_gpus=visible), 0, 2)
+
+
+def _plan(path: str, sampling_ms: float, backend: str, hurried: bool) -> Plan:
+    """Plan to record this node into ``path``. ``backend``: the name of one that takes nothing from others; of auto and
+    dcgm the variant that does not is used. Raises UsageError."""
+    if backend == "dcgm:pause":
+        raise UsageError("--backend: dcgm:pause takes the counters from everybody on this node: it is for gssr profile")
+    backend = f"{backend}:beside" if backend in ("auto", "dcgm") else backend
+    request = ProfileRequest(
+        ["gssr", "top"], path.replace("%", "%%"), "top", sampling_ms, backend=backend, keep="10s", summary=False,
+        attach=True, processes="all",
+    )  # fmt: skip
+    plan = plan_of(request, launch.where_am_i({}), make=False)  # nobody's rank, and on all GPUs that the driver shows
+    return plan._replace(visible_gpus=None, most_bytes=MOST_BYTES, hurried=hurried)
 
 
 def _parent() -> str:

@@ -342,6 +342,9 @@ def _run_columns(request: ProfileRequest, place: launch.LaunchPlace, run_id: str
         "launcher": None if request.attach else place.launcher,  # of the job, and not of who records beside it
         "cluster": place.cluster,
         "user": place.user or None,
+        "job_name": None if place.called is None or request.redact else _text(place.called),
+        "account": place.account,
+        "partition": place.partition,
         "started_at": time.time(),
         "sampling_ms": request.sampling_ms,
         "world_size": place.world_size,

@@ -20,7 +20,7 @@ _LEAST_TEXT = 8
 class TableColumn(NamedTuple):
     """A column. ``drop`` orders who goes first when the page is too narrow (highest first; 0 stays). With ``least`` > 0 its
     cells are drawn: it takes the cells the others leave, from ``least`` to ``most``. ``keep`` is the end of its text that
-    survives a cut."""
+    survives a cut. ``cut``: it is cut on a narrow page, instead of the first one."""
 
     title: str
     align: Literal["left", "right"] = "left"
@@ -28,6 +28,7 @@ class TableColumn(NamedTuple):
     least: int = 0
     most: int = 0
     keep: Literal["start", "end"] = "start"
+    cut: bool = False
 
 
 def table(
@@ -39,8 +40,8 @@ def table(
 ) -> list[Row]:
     """Draw a table, a line of titles first, in lines of at most ``width`` cells.
 
-    If it is too wide, columns are dropped, those of one ``drop`` together, until the rest fits; then the first is cut,
-    and at last every line is. A row whose remaining cells are all empty is left out.
+    If it is too wide, columns are dropped, those of one ``drop`` together, until the rest fits; then one is cut (the one
+    that says so, else the first), and at last every line is. A row whose remaining cells are all empty is left out.
     """
     sizes = [
         column.least
@@ -54,9 +55,10 @@ def table(
 
     while total() > width:
         loose = max(kept, key=lambda i: columns[i].drop)
-        text = sizes[0] - (total() - width)
-        if columns[loose].drop == 0 or text >= max(_LEAST_TEXT, sizes[0] * 2 // 3):
-            sizes[0] = max(text, min(sizes[0], _LEAST_TEXT))
+        cut = next((i for i in kept if columns[i].cut), 0)
+        text = sizes[cut] - (total() - width)
+        if columns[loose].drop == 0 or text >= max(_LEAST_TEXT, sizes[cut] * 2 // 3):
+            sizes[cut] = max(text, min(sizes[cut], _LEAST_TEXT))
             break
         kept = [i for i in kept if columns[i].drop < columns[loose].drop]
     for i in kept:

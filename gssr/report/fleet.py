@@ -7,6 +7,7 @@ from typing import NamedTuple
 from gssr.gpu_vendors import words_of
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.fleet import fleet
+from gssr.model.fleet.allocations import Allocated, hours_by_place
 from gssr.model.fleet.bad_nodes import BadNode
 from gssr.model.fleet.figures import RunFigures
 from gssr.model.fleet.fleet import Fleet, NodeHealth, RunGroup, ScoreBin
@@ -40,7 +41,27 @@ _KINDS = {
     ),
 }
 """What a kind of bad node is called, and what it means and to do."""
-_PEOPLE = ("user", "label", "command")
+_FIRST = ("user", "account", "label", "command", "state")
+"""By these a page ranks that is about everything, where there is more than one."""
+_OF_KEY, _OF_NAME, _OF_USER = 0.4, 0.2, 0.14
+"""As much of a page's width a name takes at most: what a line is about, a job's name beside its number, a user's."""
+_PLACES = {
+    "recorded": "a GPU was recorded",
+    "beside": "the job's other GPUs meanwhile",
+    "before": "until the first recorded step",
+    "between": "between recorded steps",
+    "after": "after the last recorded step",
+    "never": "jobs without any recording",
+}
+"""Where GPU-hours of an allocation are, as a page says it."""
+LEAST_UNRECORDED = 0.01
+"""A job of which less is missing than this share is as good as recorded."""
+_ALLOCATED_BY = ("user", "account", "partition")
+"""Rankings by these say what was allocated as well."""
+_LONGEST_ID = 20
+"""Cells of a job's number, as of 28136001_17."""
+_IDS = ("job", "array")
+"""Keys of these end with a number, which is never cut off."""
 
 
 class FleetPageOptions(NamedTuple):
@@ -60,23 +81,26 @@ def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -
     width, marks = options.width, glyph_set(options.ascii)
     runs, whole = found.runs, fleet.together(found.runs)
     said = words_of(gpu for run in runs for gpu in run.gpus)
-    page = _Page(options, marks, _decimals(whole.gpu_hours), said)
+    page = _Page(options, marks, _decimals(whole.gpu_hours), said, found)
     rows = _head(places, found, width, marks)
     if runs:
         rows += [(), *page.totals(whole)]
+    if found.allocated is not None:
+        rows += page.allocated(found.allocated)
+    if runs:
         if options.by is not None:
             found_groups = fleet.groups(runs, options.by, options.sort)
             by_cause = fleet.is_by_cause(options.by)
             rows += page.causes(found_groups) if by_cause else page.ranking(options.by, found_groups)
         else:
             rows += page.scores(fleet.scores(runs))
-            for by in _PEOPLE:
+            for by in _FIRST:
                 own = fleet.groups(runs, by, options.sort)
                 if len(own) > 1:
                     rows += page.ranking(by, own)
             rows += page.runs("Which runs waste most?", _most_wasted(runs))
-            rows += page.runs("Which never used some of their GPUs?", fleet.with_unused(runs))
-            rows += page.runs("Which are badly balanced?", fleet.uneven(runs))
+            rows += page.runs("Which never used some of their GPUs?", fleet.with_unused(runs), "unused")
+            rows += page.runs("Which are badly balanced?", fleet.uneven(runs), "uneven %")
             rows += page.nodes(fleet.slow_nodes(runs))
             rows += page.bad_nodes(fleet.nodes_apart(runs))
     rows += _notes(found, whole, width, marks)
@@ -127,10 +151,20 @@ def _decimals(gpu_hours: float) -> int:
 
 
 class _Page:
-    """Draws sections, all in the same units: GPU-hours with ``decimals``; ``said``: in the words of the GPUs' makers."""
+    """Draws sections about what was ``found``, all in the same units: GPU-hours with ``decimals``; ``said``: in the
+    words of the GPUs' makers."""
 
-    def __init__(self, options: FleetPageOptions, marks: Glyphs, decimals: int, said: Callable[[str], str]) -> None:
-        self._options, self._marks, self._decimals, self._said = options, marks, decimals, said
+    def __init__(
+        self,
+        options: FleetPageOptions,
+        marks: Glyphs,
+        decimals: int,
+        said: Callable[[str], str],
+        found: Fleet,
+    ) -> None:
+        self._options, self._marks, self._decimals, self._said, self._found = options, marks, decimals, said, found
+        clusters = {run.cluster for run in found.runs}
+        self._cluster = clusters.pop() if len(clusters) == 1 else None
 
     def _hours(self, value: float | None) -> str:
         return "-" if value is None else f"{value:,.{self._decimals}f}"
@@ -163,6 +197,42 @@ class _Page:
         rows.append(labelled("score", width, mean, Span("  mean by GPU-hours", "dim")))
         return rows
 
+    def allocated(self, found: Allocated) -> list[Row]:
+        """Draw where the GPU-hours are that the scheduler allocated, with their share of all, and the jobs of which some
+        were not recorded."""
+        width, sums = self._options.width, hours_by_place(found.jobs)
+        whole = sums.pop("gpu_hours")
+        wide = max(len(self._hours(value)) for value in (whole, *sums.values()))
+        rows = section("What was allocated?", width, self._marks, count(len(found.jobs), "job"))
+        rows.append(labelled("allocated", width, Span(f"{self._hours(whole):>{wide}}", "value")))
+        for name, about in _PLACES.items():
+            value = sums[f"{name}_gpu_hours"]
+            share = value / whole if whole else None
+            percent = f"  {fixed(None if share is None else 100 * share, 1):>6} % "
+            drawn = bar(share, 20, self._marks) if width >= _WIDE else ()
+            row = labelled(name, width, Span(f"{self._hours(value):>{wide}}", "value"), Span(percent), *drawn)
+            rows.append(as_many([row, (Span(about, "dim"),)], width))
+        lacking = [use for use in found.jobs if use.unrecorded > LEAST_UNRECORDED * use.allocation.gpu_hours]
+        columns = [
+            TableColumn("job", keep="end"), TableColumn("user", drop=1), TableColumn("name", drop=4, cut=True),
+            TableColumn("state", drop=3), TableColumn("GPUs", "right", drop=5), TableColumn("runs", "right", drop=2),
+            TableColumn("GPU-h", "right"), TableColumn("unrecorded", "right"),
+            TableColumn("%", "right", drop=1),
+        ]  # fmt: skip
+        lines: list[list[Cell]] = [
+            [
+                clean(use.allocation.shown), self._name(use.allocation.user or "-", _OF_USER),
+                self._name(use.allocation.name or "-", _OF_NAME), clean(use.allocation.state or "-"),
+                f"{use.allocation.n_gpus:,}", f"{use.n_runs:,}", self._hours(use.allocation.gpu_hours),
+                (Span(self._hours(use.unrecorded), "value"),),
+                fixed(100 * use.unrecorded / use.allocation.gpu_hours, 0),
+            ]
+            for use in lacking[: self._options.most]
+        ]  # fmt: skip
+        return rows + (
+            self._section("Which jobs were not fully recorded?", columns, lines, len(lacking), "") if lines else []
+        )
+
     def scores(self, bins: Sequence[ScoreBin]) -> list[Row]:
         """Draw the distribution of scores under a heading, a line for each bin; the bin without bounds holds the
         unknown scores."""
@@ -188,17 +258,22 @@ class _Page:
     def ranking(self, by: str, groups: Sequence[RunGroup]) -> list[Row]:
         """Draw a table of the first ``most`` of these groups, which are in order; ``by`` says what they are grouped
         by."""
-        options = self._options
+        options, about = self._options, self._about_jobs(groups[: self._options.most]) if by == "job" else {}
+        allocated = self._allocated_by(by)
+        groups = [*groups, *fleet.without_runs(allocated.keys() - {group.key for group in groups})]
         columns = [
-            TableColumn(by), TableColumn("runs", "right", drop=2), TableColumn("GPU-h", "right"),
-            TableColumn("wasted", "right"),
+            TableColumn(by, keep="end" if by in _IDS else "start"),
+            *[TableColumn("user", drop=3), TableColumn("name", cut=True), TableColumn("state", drop=3)] * bool(about),
+            TableColumn("runs", "right", drop=2), *[TableColumn("allocated", "right", drop=1)] * bool(allocated),
+            TableColumn("GPU-h", "right"), TableColumn("wasted", "right"),
             TableColumn("idle", "right"), TableColumn("unused", "right", drop=5), TableColumn("uneven", "right", drop=3),
             TableColumn("throttled", "right", drop=7), TableColumn("score", "right"), TableColumn("kWh", "right", drop=4),
             TableColumn("wasted kWh", "right", drop=6),
         ]  # fmt: skip
         rows: list[list[Cell]] = [
             [
-                self._name(group.key), f"{group.n_runs:,}", self._hours(group.gpu_hours),
+                self._key(by, group.key), *about.get(group.key, ()), f"{group.n_runs:,}",
+                *[self._hours(allocated.get(group.key))] * bool(allocated), self._hours(group.gpu_hours),
                 (Span(self._hours(group.wasted_gpu_hours), "value"),), self._hours(group.idle_gpu_hours),
                 self._hours(group.unused_gpu_hours), self._hours(group.imbalance_gpu_hours),
                 self._hours(group.throttled_gpu_hours), fixed(group.score, 3), _kwh(group.energy_j),
@@ -227,24 +302,29 @@ class _Page:
         ]  # fmt: skip
         return self._section("Where do the GPU-hours go?", columns, rows, len(groups), f"by {self._options.sort}")
 
-    def runs(self, title: str, runs: Sequence[RunFigures]) -> list[Row]:
-        """Draw a table of the first ``most`` runs; no rows without any."""
+    def runs(self, title: str, runs: Sequence[RunFigures], about: str = "") -> list[Row]:
+        """Draw a table of the first ``most`` runs; no rows without any. ``about``: the column that stays on a narrow
+        page."""
         shown = runs[: self._options.most]
         users, jobs = any(run.user for run in shown), any(run.shown_job for run in shown)
         columns = [
-            TableColumn("run"), *[TableColumn("user", drop=2)] * users, *[TableColumn("job", drop=4)] * jobs,
-            TableColumn("GPUs", "right"),
-            TableColumn("unused", "right", drop=3), TableColumn("GPU-h", "right"), TableColumn("wasted", "right"),
-            TableColumn("idle", "right", drop=1), TableColumn("uneven %", "right", drop=1), TableColumn("score", "right"),
+            TableColumn("job", keep="end") if jobs else TableColumn("run"),
+            *[TableColumn("user", drop=2)] * users, *[TableColumn("name", cut=True)] * jobs, TableColumn("state", drop=3),
+            TableColumn("GPUs", "right", drop=1), TableColumn("unused", "right", drop=6), TableColumn("GPU-h", "right"),
+            TableColumn("wasted", "right"), TableColumn("idle", "right", drop=4),
+            TableColumn("uneven %", "right", drop=5), TableColumn("score", "right"),
         ]  # fmt: skip
+        columns = [each._replace(drop=0) if each.title == about else each for each in columns]
         rows: list[list[Cell]] = []
         for run in shown:
             uneven = None if run.imbalance is None else 100 * run.imbalance
             rows.append([
-                self._name(_called(run)), *[clean(run.user or "-")] * users, *[clean(run.shown_job or "-")] * jobs,
-                f"{run.n_gpus:,}", "-" if run.unused_gpus is None else f"{run.unused_gpus:,}", self._hours(run.gpu_hours),
-                (Span(self._hours(run.wasted_gpu_hours), "value"),), self._hours(run.idle_gpu_hours), fixed(uneven, 0),
-                fixed(run.score, 3),
+                self._key("job", fleet.job_of(run)) if jobs else self._name(fleet.name_of(run) or run.run_id),
+                *[self._name(run.user or "-", _OF_USER)] * users,
+                *[self._name(fleet.name_of(run) or "-", _OF_NAME)] * jobs, run.state,
+                f"{run.n_gpus:,}", "-" if run.unused_gpus is None else f"{run.unused_gpus:,}",
+                self._hours(run.gpu_hours), (Span(self._hours(run.wasted_gpu_hours), "value"),),
+                self._hours(run.idle_gpu_hours), fixed(uneven, 0), fixed(run.score, 3),
             ])  # fmt: skip
         return self._section(title, columns, rows, len(runs), "") if rows else []
 
@@ -302,13 +382,46 @@ class _Page:
         head = section(title, self._options.width, self._marks, ", ".join(word for word in (about, shown) if word))
         return [*head, *table(columns, rows, self._options.width, self._marks, gap=2)]
 
-    def _name(self, text: str) -> str:
-        return fit(text, max(self._options.width * 2 // 5, 8), self._marks.ellipsis)
+    def _allocated_by(self, by: str) -> dict[str, float]:
+        """Return the GPU-hours that were allocated to each user, account or partition; {} for other keys, and where
+        nobody asked what was allocated."""
+        if self._found.allocated is None or by not in _ALLOCATED_BY:
+            return {}
+        sums: dict[str, float] = {}
+        for use in self._found.allocated.jobs:
+            key = getattr(use.allocation, by) or fleet.UNKNOWN
+            sums[key] = sums.get(key, 0.0) + use.allocation.gpu_hours
+        return sums
 
+    def _about_jobs(self, groups: Sequence[RunGroup]) -> dict[str, list[str]]:
+        """Return user, name and state of these jobs by their key, "-" where no run tells; of several the first, and how
+        many others there are."""
+        wanted = {group.key: [list[str](), list[str](), list[str]()] for group in groups}
+        for run in self._found.runs:
+            for values, value in zip(
+                wanted.get(fleet.job_of(run), ()), (run.user, fleet.name_of(run), run.state), strict=False
+            ):
+                if value and value not in values:
+                    values.append(value)
+        return {
+            key: [
+                self._name(own[0], share) + f" +{len(own) - 1}" * (len(own) > 1) if own else "-"
+                for own, share in zip(about, (_OF_USER, _OF_NAME, _OF_NAME), strict=True)
+            ]
+            for key, about in wanted.items()
+        }
 
-def _called(run: RunFigures) -> str:
-    """What a reader knows a run by."""
-    return run.label or (f"job {run.shown_job}" if run.shown_job else run.run_id)
+    def _key(self, by: str, key: str) -> str:
+        """Write what a group has in common. A job's number stays whole, and its cluster is left out where all runs are of
+        one."""
+        if by not in _IDS:
+            return self._name(key)
+        shown = key.removeprefix(f"{self._cluster}/") if self._cluster else key
+        return fit(shown, max(int(self._options.width * _OF_KEY), _LONGEST_ID), self._marks.ellipsis, "end")
+
+    def _name(self, text: str, share: float = _OF_KEY) -> str:
+        """Cut a name to this share of the page."""
+        return fit(text, max(int(self._options.width * share), 8), self._marks.ellipsis)
 
 
 def _bar_of(share: float, marks: Glyphs) -> Callable[[int], Row]:
@@ -337,6 +450,11 @@ def _notes(found: Fleet, whole: RunGroup, width: int, marks: Glyphs) -> list[Row
     without = [run.file for run in found.runs if not run.n_gpus and run.state != "running"]
     if without:
         sentences.append(f"{_named(without, 'run')}: no GPU was recorded; gssr analyze shows why")
+    if found.allocated is not None and found.allocated.n_without:
+        runs = count(found.allocated.n_without, "run")
+        sentences.append(f"{runs} with a job that the accounting does not have, at that time and with GPUs")
+    if found.allocated is not None and found.allocated.n_unreadable:
+        sentences.append(f"{count(found.allocated.n_unreadable, 'line')} of the accounting could not be read")
     if found.copies:
         sentences.append(f"{_named(found.copies, 'recording')}: copies of runs that are counted already")
     if found.unreadable:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gssr.model.fleet import fleet
+from gssr.model.fleet.allocations import PLACES, Allocated, hours_by_place
 from gssr.model.fleet.figures import RUN_COLUMNS, RunFigures
 from gssr.model.fleet.fleet import Fleet, RunGroup
 from gssr.render.cells import clean
@@ -33,6 +34,7 @@ def document(found: Fleet, by: Sequence[str], sort: str, most: int | None) -> di
         "runs": [_run(run) for run in found.runs],
         "unreadable": list(found.unreadable),
         "copies": list(found.copies),
+        "allocated": None if found.allocated is None else _allocated(found.allocated),
     }
 
 
@@ -67,6 +69,20 @@ def _run(run: RunFigures) -> dict[str, Any]:
     own = {column.name: getattr(run, column.name) for column in RUN_COLUMNS}
     verdicts = None if run.verdicts is None else [verdict.code for verdict in run.verdicts]
     return _plain(own) | {"verdicts": verdicts, "hours_by_category": fleet.hours_by_category([run])}
+
+
+def _allocated(found: Allocated) -> dict[str, Any]:
+    """Return what was allocated: the sums over all jobs, and each job with where its GPU-hours are."""
+    return {
+        "totals": _plain(hours_by_place(found.jobs)),
+        "jobs": [
+            _plain(use.allocation._asdict() | {"gpu_hours": use.allocation.gpu_hours, "n_runs": use.n_runs})
+            | _plain({f"{name}_gpu_hours": getattr(use, name) for name in PLACES})
+            for use in found.jobs
+        ],
+        "n_unreadable_lines": found.n_unreadable,
+        "n_runs_without": found.n_without,
+    }
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

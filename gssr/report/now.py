@@ -1,10 +1,11 @@
-"""What ``gssr top --once`` prints: a node's GPUs as they are at one moment, as a table, as JSON and as CSV."""
+"""What ``gssr top --once`` prints: the GPUs of a node or of many as they are at one moment, as a table, as JSON and as
+CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gssr.gpu_name import gpu_label
 from gssr.gpu_vendors import AMD, maker_of
@@ -15,7 +16,8 @@ from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, count, fixed, number, quantity
 from gssr.render.table import TableColumn, table
-from gssr.store.read.newest import GpuNow, NodeNow
+from gssr.store.host_states import HostStates
+from gssr.store.read.newest import HOST, GpuNow, NodesNow
 
 SCHEMA = "gssr.top/1"
 METRICS = ("gpu_utilization", "sm_active", "tensor_active", "dram_active", "memory_used", "power_usage", "temperature",
@@ -25,10 +27,25 @@ _ABOUT = ("gpu", "node", "device_index", "uuid", "name", "memory_total", "power_
 _OF_PROCESS = ("pid", "name", "user", "memory_used", "sm_utilization")
 
 
-def document(now: NodeNow) -> dict[str, object]:
-    """Build the JSON object: GPUs with every metric, in its stored unit, and their processes (null: unknown)."""
+def document(now: NodesNow, states: HostStates | None = None) -> dict[str, object]:
+    """Build the JSON object: GPUs with every metric, in its stored unit, and their processes (null: unknown).
+    ``states``: of hosts that were asked from elsewhere, and their job; None for this node."""
     gpus = [dict(zip(_ABOUT, _about(each))) | dict(each.values) | {"processes": _processes(each)} for each in now.gpus]
-    return {"schema": SCHEMA, "node": now.node, "time": now.time, "gpus": gpus, "host": dict(now.host)}
+    found: dict[str, object] = {"schema": SCHEMA, "node": None, "time": now.time, "gpus": gpus, "host": None}
+    if states is None:
+        for node, host in now.hosts.items():
+            found |= {"node": node, "host": dict(host)}
+        return found
+    unknown = dict.fromkeys(HOST)
+    hosts = [
+        {
+            "node": host.host, "state": host.word, "reason": host.reason or None, "silent_seconds": host.seconds,
+            "broken_lines": host.n_broken, "memory_cgroup": None if host.memory is None else [*host.memory],
+            "host": dict(now.hosts.get(host.host, unknown)),
+        }
+        for host in states.hosts
+    ]  # fmt: skip
+    return found | {"hosts": hosts, "job": None if states.job is None else states.job._asdict()}
 
 
 def _processes(each: GpuNow) -> list[dict[str, object]] | None:
@@ -37,7 +54,7 @@ def _processes(each: GpuNow) -> list[dict[str, object]] | None:
     return [{name: getattr(process, name) for name in _OF_PROCESS} for process in each.processes]
 
 
-def csv_text(now: NodeNow) -> str:
+def csv_text(now: NodesNow) -> str:
     """Write a line of names, and one for each GPU, with the number of processes on it; an empty cell is unknown."""
     lines = io.StringIO()
     writer = csv.writer(lines)
@@ -95,8 +112,8 @@ def _of(used: str, total: float | None, factor: float, decimals: int) -> str:
     return f"{used}/{fixed(None if total is None else total * factor, decimals)}"
 
 
-def page(now: NodeNow, width: int, glyphs: Glyphs) -> list[Row]:
-    """Draw the table of the GPUs, and a line about the node; without GPUs only the latter."""
+def page(now: NodesNow, width: int, glyphs: Glyphs) -> list[Row]:
+    """Draw the table of the GPUs, and a line about each node; without GPUs only the latter."""
     rows = []
     if now.gpus:
         is_amd = maker_of(each.gpu for each in now.gpus) == AMD
@@ -104,21 +121,22 @@ def page(now: NodeNow, width: int, glyphs: Glyphs) -> list[Row]:
         cells = [[draw(each) for _, draw in shown] for each in now.gpus]
         rows = table([column for column, _ in shown], cells, width, glyphs, gap=2)
         names = ", ".join(dict.fromkeys(clean(each.gpu.name or "unknown") for each in now.gpus))
-        about = f"{count(len(now.gpus), 'GPU')} ({names}), by {clean(now.gpus[0].gpu.backend or 'unknown')}"
-        rows += [(Span(about),)]
-    return [*rows, *flow([(Span(word),) for word in _node(now)], width, glyphs.ellipsis, indent="  ")]
+        backends = ", ".join(dict.fromkeys(clean(each.gpu.backend or "unknown") for each in now.gpus))
+        rows += [(Span(f"{count(len(now.gpus), 'GPU')} ({names}), by {backends}"),)]
+    for node, host in now.hosts.items():
+        rows += flow([(Span(word),) for word in _node(node, host)], width, glyphs.ellipsis, indent="  ")
+    return rows
 
 
-def _node(now: NodeNow) -> list[str]:
+def _node(node: str, host: Mapping[str, float | None]) -> list[str]:
     """List pieces of a line about a node: its name with a colon, then how busy its cores are, load, memory, and the rates
     of disks and network; in place of a value that is not known, UNKNOWN or "-"."""
-    host = now.host
     busy, load = host["cpu_utilization"], host["load1"]
     memory = BY_NAME["memory_used"]
     rates = [(host[name], what) for name, what in (("read_bytes", "read"), ("write_bytes", "written"),
              ("net_rx_bytes", "received"), ("net_tx_bytes", "sent"))]  # fmt: skip
     return [
-        f"{clean(now.node)}:",
+        f"{clean(node)}:",
         f"CPU {fixed(None if busy is None else 100 * busy, 1)} % busy",
         f"load {fixed(load, 2)}",
         f"memory {number(host['memory_used'], memory)} of {quantity(host['memory_total'], memory)}",

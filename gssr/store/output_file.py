@@ -100,7 +100,12 @@ def output_folder(path: str, access: Access) -> None:
     above = os.path.dirname(path)
     if above:
         output_folder(above, access)
-    os.mkdir(path, access.mode | 0o100 | (access.mode & 0o044) >> 2)  # who may read it may enter it
+    try:
+        os.mkdir(path, access.mode | 0o100 | (access.mode & 0o044) >> 2)  # who may read it may enter it
+    except FileExistsError:  # another process of the same export was faster, or it is something else
+        if is_planted(path) or not os.path.isdir(path):
+            raise
+        return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _keep_from_other_groups(descriptor, access)

@@ -6,38 +6,69 @@ import time
 from collections.abc import Callable
 from typing import ClassVar
 
+from rich.text import Text
 from textual.binding import BindingType
 
 from gssr.launch import default_output, where_am_i
 from gssr.model.live.watch import Watch
 from gssr.model.verdicts.table import RuleTable
 from gssr.render.cells import clean
-from gssr.render.glyphs import Glyphs
+from gssr.render.glyphs import Glyphs, drawable
+from gssr.report.live.hosts import host_rows
+from gssr.store.host_states import HostStates, read_states
 from gssr.store.merge.repair import keep
 from gssr.store.read.open import RecordingError
 from gssr.tui.app import LiveScreen
 from gssr.tui.dialogs.ask import AskLine
 from gssr.tui.keys import key
+from gssr.tui.shared.panel import Words
 
 _ENDS = ".sql"
+_LOOK_SECONDS = 1.0
+"""How often it is looked how the hosts stand."""
+_MOST_ROWS, _MOST_ROWS_OF_SHORT = 4, 2
+_SHORT = 30
+"""What is said about hosts takes so many rows at most, of a screen with fewer rows than this only two."""
 
 
 class TopScreen(LiveScreen):
     """The live screen on a recording that somebody writes for it alone. At the descriptor ``fd`` it says something now and
-    then, which ``lines`` returns; None at its end. ``leaves``: whether such a line ends the screen, which returns 1 then."""
+    then, which ``lines`` returns; None at its end. ``leaves``: whether such a line ends the screen, which returns 1 then.
+    ``are_hosts``: it holds hosts that are asked from here, and how they stand is said in a file beside it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [key("K", "keep", "Keep", "keep what was recorded so far, as a file")]
 
     def __init__(
         self, watch: Watch, fd: int, lines: Callable[[], list[str] | None], leaves: Callable[[str], bool],
-        glyphs: Glyphs, hz: float, colors: int, theme: str, table: RuleTable,
+        glyphs: Glyphs, hz: float, colors: int, theme: str, table: RuleTable, are_hosts: bool = False,
     ) -> None:  # fmt: skip
         super().__init__([watch], glyphs, hz, colors, theme, table)
+        self._are_hosts, self._has_ended = are_hosts, False
         self._fd, self._lines, self._leaves = fd, lines, leaves
 
     def on_mount(self) -> None:
         """Begin to listen; Textual calls the other class's method of this name as well."""
+        if self._are_hosts:
+            self.mount(Words(id="hosts"), after="#top-bar")
+            self._tell_hosts()
+            self.set_interval(_LOOK_SECONDS, self._tell_hosts)
         asyncio.get_running_loop().add_reader(self._fd, self._hear)
+
+    def _tell_hosts(self) -> None:
+        """Show how the hosts stand, as it was written last."""
+        states: HostStates | None = read_states(self._watches[0].path)
+        if states is not None:
+            if self._has_ended:
+                why = "what gathers the samples has ended"
+                hosts = (host._replace(word="gone", reason=host.reason or why) for host in states.hosts)
+                states = states._replace(hosts=tuple(hosts), n_idle=0)
+            most = _MOST_ROWS if self.size.height >= _SHORT else _MOST_ROWS_OF_SHORT
+            rows = host_rows(states, time.time(), self.size.width - 1, self.glyphs, most)
+            style = self.palette.style
+            lines = [
+                Text.assemble(*((span.text, style(span.role)) for span in drawable(row, self.glyphs))) for row in rows
+            ]
+            self.query_one("#hosts", Words).say(Text("\n").join(lines))
 
     def _hear(self) -> None:
         """Show the lines that were said, and leave with 1 if one of them ends the screen. At the end of the descriptor
@@ -46,6 +77,7 @@ class TopScreen(LiveScreen):
         if said is None:
             asyncio.get_running_loop().remove_reader(self._fd)
             said = ["the sampler has ended: nothing more comes"]
+            self._has_ended = True
         for line in said:
             if self._leaves(line):
                 self.exit(return_code=1)

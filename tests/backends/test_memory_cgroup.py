@@ -41,6 +41,24 @@ def test_a_kill_is_explained_by_the_kernels_counter_or_by_memory_near_the_limit(
     assert (cgroup.explain_kill(None) or "").startswith("out of memory: the kernel killed it; its cgroup may use 4 GiB")
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_memory_is_told_of_the_cgroup_that_is_nearest_to_its_limit(tmp_path: Path, version: int) -> None:
+    kills, cgroup = _tree(tmp_path, version)
+    assert cgroup.read_use() is None, "a limit, and nothing about what is used"
+    task, step = kills.parent, kills.parent.parent
+    used, limit = (
+        ("memory.current", "memory.max") if version == 2 else ("memory.usage_in_bytes", "memory.limit_in_bytes")
+    )
+    cached = "inactive_file" if version == 2 else "total_inactive_file"
+    (step / used).write_text(f"{3 * GIB}\n")
+    (step / "memory.stat").write_text(f"anon 5\n{cached} {GIB}\nactive_file 7\n")
+    (task / used).write_text(f"{GIB}\n")
+    assert cgroup.read_use() == (2 * GIB, 4 * GIB), "without the files that the kernel can drop"
+    (step.parent / limit).write_text(f"{8 * GIB}\n")
+    (step.parent / used).write_text(f"{7 * GIB}\n")
+    assert cgroup.read_use() == (7 * GIB, 8 * GIB)
+
+
 @pytest.mark.parametrize("listed", ["", "0::/../elsewhere\n", "nonsense", "4:memory:/gone\n"])
 def test_where_nothing_can_be_read_nothing_is_explained(tmp_path: Path, listed: str) -> None:
     (tmp_path / "listed").write_text(listed)

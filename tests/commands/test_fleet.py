@@ -56,12 +56,49 @@ def test_a_run_without_a_label_is_known_by_its_job(
 ) -> None:
     copy = tmp_path / "a.sql"
     copy.write_bytes((folder / "1" / "idle.sql").read_bytes())
-    for label, job_id, called in (("mine", "4711", "mine"), (None, "4711", "job 4711"), (None, None, "")):
+    called = (
+        ("mine", "4711", "given", "4711 +ada +mine"),
+        (None, "4711", "given", "4711 +ada +given"),
+        (None, "4711", None, "4711 +ada +idle.py"),
+        (None, None, None, "idle.py +ada"),
+    )
+    for label, job_id, job_name, line in called:
         with sqlite3.connect(copy) as connection:
-            connection.execute("UPDATE runs SET label = ?, job_id = ?", (label, job_id))
-            ((run_id,),) = connection.execute("SELECT run_id FROM runs")
+            connection.execute("UPDATE runs SET label = ?, job_id = ?, job_name = ?", (label, job_id, job_name))
         page = printed(capsys, str(copy), "--no-index", "--width", "72", "--ascii")
-        assert re.search(rf"^{called or run_id[:10]}", page.partition("waste most?")[2], re.MULTILINE)
+        assert re.search(f"^{line} ", page.partition("waste most?")[2], re.MULTILINE)
+
+
+@pytest.mark.parametrize("width", ["20", "40", "80", "200"])
+def test_a_jobs_number_is_never_cut_off(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], width: str
+) -> None:
+    """A task of an array goes by the number that squeue shows; the cluster is said where there are several."""
+    for name, cluster, task in (("a", "a-cluster-with-a-long-name", "17"), ("b", "other", None)):
+        copy = tmp_path / f"{name}.sql"
+        copy.write_bytes((folder / "1" / "idle.sql").read_bytes())
+        with sqlite3.connect(copy) as connection:
+            words = ("x" * 60, "y" * 60, cluster, "28136099", "28136001" if task else None, task, f"run-{name}")
+            columns = ("label", "user", "cluster", "job_id", "array_job_id", "array_task_id", "run_id")
+            connection.execute(f"UPDATE runs SET {', '.join(f'{column} = ?' for column in columns)}", words)
+            connection.execute("UPDATE gpus SET run_id = ?", words[-1:])
+        for by in ([], ["--by", "job"]):
+            page = printed(capsys, str(copy), "--no-index", "--width", width, *by)
+            assert ("28136001_17" if task else "28136099") in page and cluster not in page
+    page = printed(capsys, str(tmp_path), "--no-index", "--width", width, "--by", "job")
+    assert width == "20" or ("28136001_17" in page and "28136099" in page)
+    assert width != "200" or ("a-cluster-with-a-long-name/28136001_17" in page and "other/28136099" in page)
+    page = printed(capsys, str(tmp_path), "--no-index", "--width", width, "--by", "array")
+    assert width == "20" or "28136001" in page
+
+
+def test_a_page_is_as_wide_as_columns_says_unless_told(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for columns, words, width in (("50", [], 50), ("50", ["--width", "90"], 90), ("", [], 80), ("9999", [], 400)):
+        monkeypatch.setenv("COLUMNS", columns)
+        page = printed(capsys, str(folder), *words)
+        assert max(map(cell_width, page.splitlines()[:-1])) == width
 
 
 def test_a_run_without_a_gpu_is_named_and_not_counted_as_without_a_score(
@@ -109,8 +146,8 @@ def test_the_page_answers_who_wastes_what_idles_and_what_is_uneven(
     assert [line.split()[0] for line in section["By command"][1:5]] == [
         "idle.py", "imbalanced.py", "stencil.py", "train.py",
     ]  # fmt: skip
-    assert section["Which never used some of their GPUs?"][1].startswith("synthetic i")
-    assert section["Which are badly balanced?"][1].startswith("synthetic im")
+    assert section["Which never used some of their GPUs?"][1].split()[:4] == ["1", "ada", "synthetic", "idle"]
+    assert section["Which are badly balanced?"][1].split()[:4] == ["2", "bob", "synthetic", "imbalanced"]
     assert "Which nodes are slow?" not in section
 
 
@@ -190,3 +227,75 @@ def test_a_pipe_that_closes_early_is_no_error(folder: Path) -> None:
     command = f"{sys.executable} -m gssr fleet {folder} | head -n 1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=environ, timeout=60)
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("GSSR fleet")
+
+
+SACCT = "JobID|JobIDRaw|User|Account|State|Start|End|AllocTRES|JobName\n"
+
+
+def test_what_was_allocated_and_not_recorded_is_on_the_page_and_in_the_json(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job a minute longer at both ends than its only run, and one that was never recorded; of a file, of a CSV of it,
+    and of what sacct prints, which the option's place among the folders does not change."""
+    start, end = 1_700_000_400 - 60, 1_700_000_400 + 60 + 60
+    rows = f"0|0|ada|g1|COMPLETED|{start}|{end}|gres/gpu=4|a name\n7|7|eve|g2|FAILED|{start}|{end}|gres/gpu=2|lost\n"
+    (tmp_path / "sacct.txt").write_text(SACCT + rows)
+    (tmp_path / "sacct.csv").write_text((SACCT + rows).replace("|", ","))
+    (tmp_path / "sacct").write_text(
+        f'#!/bin/sh\necho "$SLURM_TIME_FORMAT $*" >{tmp_path}/asked\ncat {tmp_path}/sacct.txt\n'
+    )
+    (tmp_path / "sacct").chmod(0o755)
+    recording = str(folder / "0" / "train.sql")
+    answers = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        for words in (
+            [recording, "--sacct", str(tmp_path / "sacct.txt")], [recording, f"--sacct={tmp_path / 'sacct.csv'}"],
+            ["--sacct", recording], [recording, "--sacct"],
+        ):  # fmt: skip
+            found = json.loads(printed(capsys, *words, "--no-index", "--json"))
+            answers.append(found["allocated"])
+            assert found["runs"][0]["job_name"] == "a name" and found["runs"][0]["account"] == "g1"
+    assert all(answer == answers[0] for answer in answers)
+    assert (
+        (tmp_path / "asked")
+        .read_text()
+        .startswith("%s --allusers --allocations --duplicates --parsable2 --format=JobID")
+    )
+    totals = answers[0]["totals"]
+    assert totals == pytest.approx({
+        "gpu_hours": 6 * 0.05, "recorded_gpu_hours": 4 / 60, "before_gpu_hours": 4 / 60, "after_gpu_hours": 4 / 60,
+        "between_gpu_hours": 0, "beside_gpu_hours": 0, "never_gpu_hours": 0.1,
+    })  # fmt: skip
+    for width in ("20", "40", "80", "200"):
+        page = printed(capsys, recording, "--no-index", "--sacct", str(tmp_path / "sacct.txt"), "--width", width)
+        assert max(cell_width(line) for line in page.splitlines()[:-1]) <= int(width)
+        assert re.search(r"^never +0.100", page, re.MULTILINE) and re.search(r"^7 ", page, re.MULTILINE)
+    page = printed(capsys, recording, "--no-index", "--sacct", str(tmp_path / "sacct.txt"), "--by", "user")
+    assert re.search(r"^ada +1 +0.200 +0.067", page, re.MULTILINE) and re.search(
+        r"^eve +0 +0.100 +0.000 +- ", page, re.MULTILINE
+    )
+
+
+def test_accounting_that_can_not_be_had_is_a_sentence(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = str(folder / "0" / "train.sql")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cases: list[tuple[str | None, list[str], str]] = [
+        (None, [], "sacct is not installed here"),
+        ("#!/bin/sh\necho 'sacct: error: no database' >&2\nexit 1\n", [], "sacct failed: sacct: error: no database"),
+        ("#!/bin/sh\necho nonsense\n", [], "what sacct printed is no output of sacct"),
+        (None, [str(tmp_path / "none")], "none: can't be read: No such file"),
+        (None, [recording.replace("train.sql", "other")], "other: can't be read"),
+        (None, ["/dev/null"], "/dev/null: is no output of sacct"),
+    ]
+    for script, file, said in cases:
+        (tmp_path / "sacct").unlink(missing_ok=True)
+        if script is not None:
+            (tmp_path / "sacct").write_text(script)
+            (tmp_path / "sacct").chmod(0o755)
+        assert main(["fleet", recording, "--no-index", "--sacct", *file]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == "" and captured.err.startswith("gssr: --sacct: ") and said in captured.err
+        assert captured.err.count("\n") == 1

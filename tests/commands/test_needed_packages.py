@@ -20,7 +20,7 @@ from gssr.commands.needed_packages import PACKAGES, USES
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-UNNEEDED = ("pandas", "sqlite_utils", "msgspec", "isal", "otf2", "torch", "duckdb")
+UNNEEDED = ("pandas", "msgspec", "isal", "otf2", "torch", "duckdb")
 """Modules that no command needs: for Python, or faster."""
 DRIVER = "pynvml"
 SCREENS = "import pkgutil, importlib, gssr.tui; [importlib.import_module(m.name) for m in pkgutil.walk_packages("
@@ -29,7 +29,7 @@ CALLS: dict[str, list[str] | str] = {
     "profile": ["profile", "--backend", "synthetic:idle:1", "-o", "new.sql", "--", "true"],
     "profile --digest": ["profile", "--digest", "--backend", "synthetic:idle:1", "-o", "new.sql", "--", "true"],
     "profile --live": ["profile", "--live", "--backend", "synthetic:idle:1", "-o", "new.sql", "--", "true"],
-    "top --once, --json, --csv": ["top", "--once", "--backend", "synthetic:idle:1"],
+    "top --once, --json, --csv, --lines": ["top", "--once", "--backend", "synthetic:idle:1"],
     "top": ["top", "--backend", "synthetic:idle:1"],
     "tui": ["tui", "run.sql"],
     "tui --serve": ["tui", "run.sql", "--serve"],
@@ -45,6 +45,7 @@ CALLS: dict[str, list[str] | str] = {
     "compare": ["compare", "run.sql", "run.sql"],
     "compare OTF2": ["compare", "archive.otf2", "archive.otf2"],
     "fleet": ["fleet", "--no-index", "."],
+    "fleet --db": ["fleet", "--no-index", "--db", "new.db", "."],
     "fleet --dask": ["fleet", "--no-index", ".", "--dask", "tcp://127.0.0.1:1"],
     "fleet --mpi": ["fleet", "--no-index", ".", "--mpi"],
     "export": ["export", "--format", "csv", "-o", "new", "run.sql"],
@@ -66,11 +67,11 @@ CALLS: dict[str, list[str] | str] = {
 """A call for each use of a command."""
 IMPORTED = "tui"
 """What draws on a terminal: whether it needs no more is asked by importing all its modules, once for all uses that do."""
-NOT_CALLED = ("profile --live", "top", "tui --serve", "mcp", *(use for use in CALLS if use.endswith("OTF2")))
 NOT_CALLED = (
     "profile --live",
     "top",
     "tui --serve",
+    "mcp",
     *(use for use in CALLS if use.endswith(("OTF2", "--dask", "--mpi"))),
 )
 FORKS = """

@@ -23,7 +23,7 @@ from gssr.metrics import NAMES
 from gssr.profile import monitor as monitor_module
 from gssr.profile.monitor import Monitor, monitor
 from gssr.store.format.rows import Gpu
-from gssr.store.read.newest import GpuNow, NodeNow
+from gssr.store.read.newest import GpuNow, NodesNow
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from tests.waiting import PATIENCE, until
@@ -162,7 +162,7 @@ def test_who_is_in_a_hurry_gets_the_host_with_each_sample_at_once() -> None:
 def test_two_readings_are_enough_but_for_dcgms_profiling(backend: str, n: int, sm_active: float, told: bool) -> None:
     unknown = dict.fromkeys(Gpu._fields) | {"gpu": 0, "run_id": "r", "node": "n", "backend": backend}
     gpu = GpuNow(Gpu(**unknown), 1.0, n, {"sm_active": sm_active}, None)
-    assert top_module._all_told(NodeNow("n", 1.0, [gpu], {})) is told
+    assert top_module._all_told(NodesNow(1.0, [gpu], {"n": {}})) is told
 
 
 ALONE = """

@@ -139,6 +139,18 @@ def test_what_a_group_may_read_no_other_group_may(tmp_path: Path) -> None:
     assert (tmp_path / "x").stat().st_mode & 0o777 == 0o644  # as everybody
 
 
+def test_a_folder_that_another_process_makes_meanwhile_is_as_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.mkdir
+    monkeypatch.setattr(os, "mkdir", lambda path, mode: (real(path, mode), real(path, mode)))
+    output_folder(str(tmp_path / "made"), PRIVATE)
+    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o700
+    monkeypatch.setattr(os, "mkdir", lambda path, mode: (Path(path).write_text("a file"), real(path, mode)))
+    with pytest.raises(FileExistsError):
+        output_folder(str(tmp_path / "file"), PRIVATE)
+
+
 def test_a_file_is_there_as_a_whole_or_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "x.html"
     path.write_text("before")

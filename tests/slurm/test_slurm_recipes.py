@@ -7,9 +7,11 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -281,6 +283,7 @@ def with_paths_of(folder: Path, script: str) -> str:
         "/opt/gssr/tools": str(folder / "tools"),
         "/shared/gssr": str(folder / "shared"),
         "/run/gssr.": f"{folder}/$SLURMD_NODENAME.",
+        "/local/gssr": f"{folder}/$SLURMD_NODENAME.local",
     }
     for place, ours in places.items():
         script = script.replace(place, ours)
@@ -305,15 +308,22 @@ def recorded_everywhere(cluster: Cluster, folder: Path) -> Iterator[Cluster]:
     database.write_text(f'#!/bin/sh\necho "$@" >>{folder}/database.txt\n')
     database.chmod(0o755)
     epilog = epilog.replace("sacctmgr", str(database))
-    for name, text in (("prolog", prolog), ("epilog", epilog), ("task-epilog", page)):
+    with run_by_slurm(cluster, folder, lines + after, {"prolog": prolog, "epilog": epilog, "task-epilog": page}):
+        yield cluster
+
+
+@contextmanager
+def run_by_slurm(cluster: Cluster, folder: Path, lines: str, texts: dict[str, str]) -> Iterator[None]:
+    """Slurm with these lines of slurm.conf and the scripts that they name."""
+    for name, text in texts.items():
         (folder / f"gssr-{name}").write_text(with_paths_of(folder, text))
         (folder / f"gssr-{name}").chmod(0o755)
     conf = cluster.directory / "slurm.conf"
     before = conf.read_text()
     try:
-        conf.write_text(before + (lines + after).replace("/etc/slurm", str(folder)))
+        conf.write_text(before + lines.replace("/etc/slurm", str(folder)))
         cluster.run("scontrol", "reconfigure")
-        yield cluster
+        yield
     finally:
         conf.write_text(before)
         cluster.run("scontrol", "reconfigure")
@@ -361,6 +371,32 @@ def test_a_prologs_recorders_on_all_nodes_make_one_recording(recorded_everywhere
 
 
 @pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
+def test_what_a_thousand_nodes_record_on_their_own_disks_is_copied_at_the_end(cluster: Cluster, folder: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("on this machine we are not root: Slurm's prolog runs as root")
+    prolog, epilog = scripts("Every GPU job", "sites.md")
+    (lines,) = scripts("Every GPU job", "sites.md", "text")
+    start, copy = scripts("A thousand nodes", "sites.md")
+    head, _, rest = prolog.partition("folder=")
+    nodes = rest.split("\n", 2)[2]  # without the folder and what makes it
+    before, _, after = nodes.partition("RANK=")
+    prolog = head + before + start + after.partition("2>&1 &\n")[2]
+    (keep,) = scripts("What to keep, and how long", "sites.md")
+    night = with_paths_of(folder, keep.partition("\ndone\n")[0] + "\ndone\n")
+    epilog = epilog.rstrip().removesuffix("exit 0") + copy + "exit 0\n"
+    with run_by_slurm(cluster, folder, lines, {"prolog": prolog, "epilog": epilog}):
+        log = cluster.sbatch("echo $SLURM_JOB_ID\nsleep 2\n", "--gres=gpu:2", "--nodelist=node[2-3]", cwd=folder)
+        job = folder / "shared" / log.strip()
+        until(lambda: len(list(job.glob("job.sql.d/node*.sql"))) == 2)
+        until(lambda: not list(folder.glob("node*.local/*")))
+    cluster.run("bash", "-ec", night)
+    (reader,) = open_recording(job / "job.sql").runs
+    assert (reader.state, reader.run.job_id, reader.keep) == ("completed", log.strip(), "10s")
+    assert [gpu.node for gpu in reader.gpus] == ["node2", "node2", "node3", "node3"]
+    assert reader.run.run_id.endswith("-prolog") and (job / "job.sql").stat().st_uid == os.geteuid()
+
+
+@pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
 def test_a_job_one_of_whose_recorders_never_began_is_read_unmerged_and_merged_at_night(
     recorded_everywhere: Cluster, folder: Path
 ) -> None:
@@ -375,6 +411,20 @@ def test_a_job_one_of_whose_recorders_never_began_is_read_unmerged_and_merged_at
     assert not Path(f"{recording}.d").exists()
     (reader,) = open_recording(recording).runs
     assert [gpu.node for gpu in reader.gpus] == ["node1", "node3"]
+
+
+def test_a_night_appends_the_jobs_to_a_data_set(folder: Path) -> None:
+    (night,) = scripts("All jobs in one data set", "sites.md")
+    for job in ("1", "2"):
+        (folder / "shared" / job).mkdir(parents=True)
+        generate(str(folder / "shared" / job / "job.sql"), "idle", 2, 0.01, 0.5, seed=int(job))
+        with sqlite3.connect(folder / "shared" / job / "job.sql") as connection:
+            connection.execute("UPDATE runs SET run_id = ?", (job,))
+    script = night.replace("/shared/gssr-dataset", str(folder / "set"))
+    for said in ("2 runs exported", "0 runs exported, 2 were there already"):
+        done = subprocess.run(["bash", "-c", with_paths_of(folder, script)], capture_output=True, text=True, check=True)
+        assert done.stdout == f"{folder / 'set'}: {said}\n"
+    assert len(list((folder / "set" / "runs").rglob("*.parquet"))) == 1
 
 
 def test_a_sites_nights_end_in_a_mail_and_in_less(folder: Path) -> None:

@@ -31,7 +31,7 @@ from gssr.report.live.gpu_filter import metric_called
 from gssr.report.page import PageOptions, Parts
 from gssr.report.terminal import page
 from gssr.score import NOT_ON_AMD
-from gssr.store.read.newest import node_now
+from gssr.store.read.newest import nodes_now
 from gssr.store.read.recording import open_recording
 from gssr.tui.app import LiveScreen
 from tests.looking import live_screen, seen, work
@@ -151,7 +151,7 @@ def test_a_screen_says_it_in_the_words_of_its_gpus(files: dict[str, str]) -> Non
 
 
 def test_what_top_prints_has_no_column_of_what_amd_never_tells(files: dict[str, str]) -> None:
-    heads = text_of(now.page(node_now(files["amd"]), 120, glyph_set(False))[0])
+    heads = text_of(now.page(nodes_now(files["amd"]), 120, glyph_set(False))[0])
     assert "SM" not in heads and "tensor" not in heads and "DRAM %" in heads and "power W" in heads
 
 

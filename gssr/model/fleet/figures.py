@@ -107,6 +107,9 @@ RUN_COLUMNS = (
     Column("imbalance_gpu_hours", "REAL", "gpu_hours * imbalance, h"),
     Column("array_job_id", "TEXT", "id of the array of jobs that the job is a task of; NULL outside of an array"),
     Column("array_task_id", "TEXT", "the task's number in its array"),
+    Column("job_name", "TEXT", "the job's name, as its scheduler shows it"),
+    Column("account", "TEXT", "what the scheduler books the job to: an account or a project"),
+    Column("partition", "TEXT", "partition or queue that the job ran in"),
 )  # fmt: skip
 GPU_COLUMNS = (
     Column("run_id", "TEXT NOT NULL", "the run"),
@@ -188,6 +191,9 @@ class RunFigures(NamedTuple):
     imbalance_gpu_hours: float | None
     array_job_id: str | None = None
     array_task_id: str | None = None
+    job_name: str | None = None
+    account: str | None = None
+    partition: str | None = None
     gpus: tuple[GpuFigures, ...] = ()
     began: float = 0.0
     verdicts: tuple[Held, ...] | None = None
@@ -242,6 +248,9 @@ def read_figures(reader: RunReader, file: str, verdicts: bool = False, rules: Ru
         imbalance_gpu_hours=None if own is None else own * gpu_hours,
         array_job_id=run.array_job_id,
         array_task_id=run.array_task_id,
+        job_name=run.job_name,
+        account=run.account,
+        partition=run.partition,
         gpus=gpus,
         began=start,
         **(_judged(reader, rules, gpu_hours) if verdicts else {}),

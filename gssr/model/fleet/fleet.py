@@ -1,4 +1,4 @@
-"""What the runs of many recordings add up to: by user, label, command, job, node, GPU model, week or cause.
+"""What the runs of many recordings add up to: by user, account, job, node, GPU model, week, state, cause and the like.
 
 Reading the figures of many recordings is a map over them (gssr/workers.py). What can't be read is told and never stops the
 rest.
@@ -16,9 +16,11 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.fleet.allocations import Allocated
 from gssr.model.fleet.bad_nodes import BadNode, bad_nodes
 from gssr.model.fleet.figures import COMMON, GpuFigures, RunFigures, read_figures
 from gssr.model.fleet.index import ENDED, digest, rows_of, runs_in_index
+from gssr.model.statistics.aggregate import sum_known
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import extent
@@ -107,6 +109,22 @@ def job_of(run: RunFigures) -> str:
     return f"{run.cluster}/{run.shown_job}" if run.cluster else run.shown_job
 
 
+NO_ARRAY = "no array"
+"""What runs outside of an array of jobs go by, where they are grouped by array."""
+
+
+def array_of(run: RunFigures) -> str:
+    """Return the id of the array of jobs that the run's job is a task of, with its cluster if that is known."""
+    if run.array_job_id is None:
+        return NO_ARRAY
+    return f"{run.cluster}/{run.array_job_id}" if run.cluster else run.array_job_id
+
+
+def name_of(run: RunFigures) -> str | None:
+    """Return what its user knows a run by: its label, else the job's name, else what it runs; None if it has none."""
+    return run.label or run.job_name or run.program
+
+
 _Divide = Callable[[Sequence[RunFigures]], _Portions]
 
 
@@ -130,14 +148,20 @@ def _of_gpus(key: Callable[[GpuFigures], str | None]) -> _Divide:
 
 BY: dict[str, _Divide] = {
     "user": _of_runs(lambda run: run.user),
+    "account": _of_runs(lambda run: run.account),
+    "partition": _of_runs(lambda run: run.partition),
     "label": _of_runs(lambda run: run.label),
     "command": _of_runs(lambda run: run.program),
     "job": _of_runs(job_of),
+    "array": _of_runs(array_of),
     "node": _of_gpus(lambda gpu: gpu.node),
+    "model": _of_gpus(lambda gpu: gpu.name),
     "gpu": _of_gpus(lambda gpu: gpu.name),
     "week": _of_runs(lambda run: week_of(run.started_at)),
+    "state": _of_runs(lambda run: run.state),
 }
-"""What runs can be grouped by, besides by cause. By node and by GPU model, each GPU counts with its own score."""
+"""What runs can be grouped by, besides by cause. By node and by GPU model, each GPU counts with its own score. The model was
+called gpu."""
 CAUSE, ALIAS_OF_CAUSE = "cause", "verdict"
 """By what the GPU-hours went to; it was called by verdict."""
 COMPUTING = "computing"
@@ -206,6 +230,11 @@ def together(runs: Sequence[RunFigures]) -> RunGroup:
     """Add up all of the runs as one group, whose key is empty. Without runs its hours are 0 and all else is None."""
     found = _summed(_Portions([""] * len(runs), list(range(len(runs))), runs))
     return found[0] if found else RunGroup("", 0, 0.0, 0.0, *[None] * 8)
+
+
+def without_runs(keys: Iterable[str]) -> list[RunGroup]:
+    """Make groups of these keys that have no run, in the keys' order."""
+    return [RunGroup(key, 0, 0.0, 0.0, *[None] * 8) for key in sorted(keys)]
 
 
 _COMMON = tuple(column.name for column in COMMON)
@@ -316,6 +345,29 @@ def slow_nodes(runs: Sequence[RunFigures]) -> list[NodeHealth]:
     return sorted(found, key=lambda each: (-each.n_slow, -each.gpu_hours, each.node))
 
 
+def node_figures(run: RunFigures) -> list[dict[str, str | int | float | None]]:
+    """Add up a run's GPUs by node: the node, ``n_gpus``, their hours as in GpuFigures, the ``lowest_clock`` of them, and
+    ``is_slow``: 1 where one was slow, else 0. GPUs of which the node is unknown are left out. None is unknown."""
+    is_slow = _slowness()
+    nodes: dict[str, list[GpuFigures]] = {}
+    for gpu in run.gpus:
+        if gpu.node is not None:
+            nodes.setdefault(gpu.node, []).append(gpu)
+    return [
+        {
+            "node": node,
+            "n_gpus": len(own),
+            "gpu_hours": sum(gpu.gpu_hours for gpu in own),
+            "wasted_gpu_hours": sum_known(gpu.wasted_gpu_hours for gpu in own),
+            "idle_gpu_hours": sum_known(gpu.idle_gpu_hours for gpu in own),
+            "throttled_gpu_hours": sum_known(gpu.throttled_gpu_hours for gpu in own),
+            "lowest_clock": min((gpu.relative_clock for gpu in own if gpu.relative_clock is not None), default=None),
+            "is_slow": int(any(map(is_slow, own))),
+        }
+        for node, own in nodes.items()
+    ]
+
+
 def nodes_apart(runs: Iterable[RunFigures]) -> list[BadNode]:
     """Find the nodes that are slow whoever runs there, by all runs of a launcher's jobs."""
     return bad_nodes((job_of(run), run) for run in runs)
@@ -380,12 +432,14 @@ ALL = FleetRequest()
 
 class Fleet(NamedTuple):
     """``runs``, each once, in the order of the recordings; how many recordings were looked into; sentences about what could
-    not be read; ``copies``: recordings of which a run was read elsewhere already."""
+    not be read; ``copies``: recordings of which a run was read elsewhere already; ``allocated``: what the scheduler
+    allocated, None where nobody asked."""
 
     runs: tuple[RunFigures, ...]
     n_recordings: int
     unreadable: tuple[str, ...]
     copies: tuple[str, ...]
+    allocated: Allocated | None = None
 
 
 class _Read(NamedTuple):

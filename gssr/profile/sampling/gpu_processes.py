@@ -17,7 +17,8 @@ from gssr.backends.kernel_files import contents
 from gssr.backends.workload_processes import Stat, WorkloadSampler, stat_of
 from gssr.launch import JOB_IDS
 from gssr.profile.sampling.plan import Plan
-from gssr.store.write.writer import ProcessRow, Writer
+from gssr.profile.sampling.sample_writer import SampleWriter
+from gssr.store.write.writer import ProcessRow
 
 WRITE_SECONDS = 10.0
 """What runs on a GPU is written so often where nothing changes: one that is silent for longer was not looked at."""
@@ -57,7 +58,7 @@ class _Written(NamedTuple):
 class GpuProcessLog:
     """Takes what was seen on the GPUs, and records what the plan asks for. ``say`` tells the user a line."""
 
-    def __init__(self, plan: Plan, writer: Writer, workloads: Workloads, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, writer: SampleWriter, workloads: Workloads, say: Callable[[str], None]) -> None:
         """``workloads`` gives the run's workloads on this node; ``say`` gets a line for the user."""
         self._all = plan.processes == "all"
         self._writer, self._workloads, self._say = writer, workloads, say

@@ -27,7 +27,8 @@ class Plan(NamedTuple):
     recording is only for who watches the node now: it is deleted, and begun anew, when it has grown so large, and with its
     folder when they are gone; None for one that stays. ``textfile``: the folder for node_exporter to read from.
     ``trace_when``: when traces are asked for; None: never. ``hurried``: somebody waits for the first samples: with each
-    of them the host is looked at, and what was added is committed."""
+    of them the host is looked at, and what was added is committed. ``lines_to``: the descriptor at which another machine
+    gets lines; None for a recording at ``path``."""
 
     path: str
     append: bool
@@ -51,6 +52,7 @@ class Plan(NamedTuple):
     textfile: str | None = None
     trace_when: Low | None = None
     hurried: bool = False
+    lines_to: int | None = None
 
     def whose(self, gpus: Sequence[object]) -> Sequence[str]:
         """Return a sentence that all GPUs of the node are recorded, where the job's scheduler does not say which are

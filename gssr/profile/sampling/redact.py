@@ -34,7 +34,7 @@ def redacted(place: LaunchPlace, request: ProfileRequest) -> LaunchPlace:
     run_id = None if place.run_id is None else f"run-{_digest(run, '')}"
     launch = _digest(run, place.launch) if place.launch else ""
     names = place._replace(node=node, hostname=node, cluster=None, job_name=None, user="")
-    return names._replace(run_id=run_id, launch=launch)
+    return names._replace(run_id=run_id, launch=launch, account=None, partition=None)
 
 
 def names_to_hide(place: LaunchPlace, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -42,7 +42,8 @@ def names_to_hide(place: LaunchPlace, environ: Mapping[str, str] = os.environ) -
 
     ``place``: as it was before ``redacted``.
     """
-    words = {place.hostname, place.hostname.split(".")[0], place.node, place.cluster, place.user, place.job_name}
+    words = {place.hostname, place.hostname.split(".")[0], place.node, place.cluster, place.user, place.called}
+    words |= {place.account}
     words |= {environ.get("DCGM_HOST"), environ.get("LOGNAME"), environ.get("USER")}
     return tuple(
         sorted((word for word in words if word and len(word) >= _SHORTEST), key=lambda word: (-len(word), word))

@@ -20,6 +20,7 @@ from gssr.profile.output import whole_of
 from gssr.profile.sampling.clock import RecordingClock, against_files
 from gssr.profile.sampling.marks import Ear, Hearing, MarkReceiver
 from gssr.profile.sampling.plan import SEPARATOR, Plan
+from gssr.profile.sampling.sample_writer import SampleWriter
 from gssr.profile.sampling.say_once import say_from_sampler
 from gssr.profile.sampling.share import Share
 from gssr.profile.sampling.summary import whole_run
@@ -131,12 +132,17 @@ def _keep_what_is_loaded(collect: bool) -> None:
     gc.freeze()
 
 
-def _begun(plan: Plan, clock: RecordingClock) -> Writer:
+def _begun(plan: Plan, clock: RecordingClock) -> SampleWriter:
     """Open the recording and write that the run is running; return its writer. Raises RecordingError."""
     pid = os.getpid()
     process = plan.process | {"pid": pid, "pid_start": process_start(pid), "boot_id": boot_id(), "state": "running"}
     process["booted_at"] = clock.booted_at
-    if plan.hidden is None:
+    writer: SampleWriter
+    if plan.lines_to is not None:
+        from gssr.profile.sampling.line_writer import LineWriter
+
+        writer = LineWriter(plan.lines_to)
+    elif plan.hidden is None:
         writer = Writer(plan.path, plan.append, plan.keep)
     else:
         from gssr.profile.sampling.redact import RedactedWriter
@@ -324,6 +330,7 @@ class _Sampler:
             self._writer.event(
                 self._clock.now(), "signal", "the supervisor is gone; the workload is watched to its end"
             )
+            self._check_workload(self._clock.now())
         self._hear_all(data)
 
     def _hear_all(self, data: bytes) -> None:

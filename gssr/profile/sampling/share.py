@@ -21,10 +21,11 @@ from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.sampling.backend_offer import BackendOffer, read_offer, write_offer
 from gssr.profile.sampling.claims import Claims
 from gssr.profile.sampling.plan import Plan
+from gssr.profile.sampling.sample_writer import SampleWriter
 from gssr.profile.sampling.say_once import say_from_sampler
 from gssr.store.format.schema import NO_GPU
 from gssr.store.liveness import process_start
-from gssr.store.write.writer import COMMIT_SECONDS, Writer
+from gssr.store.write.writer import COMMIT_SECONDS
 
 if TYPE_CHECKING:
     from gssr.backends.pods import PodNames
@@ -51,7 +52,7 @@ class Share:
     ``host`` is True while this process samples the host. One of a node's ranks does, and only that one speaks for all.
     ``by_itself``: the backend keeps deadlines of its own, and is only collected from."""
 
-    def __init__(self, plan: Plan, writer: Writer, say: Callable[[str], None], now: float) -> None:
+    def __init__(self, plan: Plan, writer: SampleWriter, say: Callable[[str], None], now: float) -> None:
         self.host = plan.host
         self.by_itself = False
         self._plan = plan

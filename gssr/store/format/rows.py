@@ -38,6 +38,9 @@ class Run(NamedTuple):
     gssr_version: str | None
     array_job_id: str | None = None
     array_task_id: str | None = None
+    job_name: str | None = None
+    account: str | None = None
+    partition: str | None = None
 
     @property
     def shown_job(self) -> str | None:

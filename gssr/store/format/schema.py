@@ -156,6 +156,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("world_size", "INTEGER", "number of ranks"),
         Column("n_nodes", "INTEGER", "number of nodes, where the launcher says it"),
         Column("gssr_version", "TEXT", "version of GSSR that recorded"),
+        Column("job_name", "TEXT", "the job's name, as its scheduler shows it"),
+        Column("account", "TEXT", "what the scheduler books the job to: an account or a project"),
+        Column("partition", "TEXT", "partition or queue that the job ran in"),
     ),
     "processes": (
         Column("run_id", "TEXT NOT NULL", "the run"),

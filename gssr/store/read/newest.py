@@ -1,4 +1,4 @@
-"""What a recording that grows tells of its node now, in plain Python: to read these few rows takes less time than to import
+"""What a recording that grows tells of its nodes now, in plain Python: to read these few rows takes less time than to import
 numpy, and ``gssr top --once`` is done without it."""
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ class GpuNow(NamedTuple):
     processes: Sequence[GpuProcess] | None
 
 
-class NodeNow(NamedTuple):
-    """A node: its GPUs, and what it did itself, by column of ``host_samples`` (None is unknown)."""
+class NodesNow(NamedTuple):
+    """One node or many: the GPUs of all, and what each node did itself, by its name and then by column of
+    ``host_samples`` (None is unknown). ``time``: of the newest sample, unix s."""
 
-    node: str
     time: float
     gpus: Sequence[GpuNow]
-    host: Mapping[str, float | None]
+    hosts: Mapping[str, Mapping[str, float | None]]
 
 
-def node_now(path: str) -> NodeNow:
-    """Read the node that a file's newest run is recorded on, as it was at its newest sample. Values older than
+def nodes_now(path: str) -> NodesNow:
+    """Read the nodes that a file's newest run is recorded on, as they were at its newest sample. Values older than
     RECENT_SECONDS are unknown. Raises RecordingError if the file can't be read or holds no run."""
     with closing(connect(path)) as connection:
         try:
-            return _node_now(connection, path)
+            return _nodes_now(connection, path)
         except sqlite3.Error as error:
             raise RecordingError(f"{path}: can't be read: {error}") from None
 
 
-def _node_now(connection: sqlite3.Connection, path: str) -> NodeNow:
+def _nodes_now(connection: sqlite3.Connection, path: str) -> NodesNow:
     runs = read_runs(connection)
     if not runs:
         raise RecordingError(f"{path}: holds no run")
@@ -80,7 +80,7 @@ def _node_now(connection: sqlite3.Connection, path: str) -> NodeNow:
     empty: tuple[float | None, int, Mapping[str, float | None]] = (None, 0, dict.fromkeys(NAMES))
     found = [GpuNow(gpu, *samples.get(gpu.gpu, empty), processes.get(at)) for at, gpu in enumerate(gpus)]
     nodes = [process.node for process in read_processes(connection, run.run_id) if process.node]
-    return NodeNow(nodes[0] if nodes else "", now, found, _host(connection, run.run_id))
+    return NodesNow(now, found, _hosts(connection, run.run_id, nodes))
 
 
 def _rows(
@@ -116,10 +116,17 @@ def _newest_looks(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[GpuProcess]
     return {gpu: sorted(own, key=lambda each: -(each.memory_used or 0)) for gpu, own in found.items()}
 
 
-def _host(connection: sqlite3.Connection, run_id: str) -> dict[str, float | None]:
-    """Return the mean of each column of HOST over the run; None for one without values."""
+def _hosts(connection: sqlite3.Connection, run_id: str, nodes: Sequence[str]) -> dict[str, Mapping[str, float | None]]:
+    """Return for each node the mean of each column of HOST over the run; None for one without values. ``nodes`` are there
+    also without samples."""
     columns = selected(connection, "host_samples", HOST)
     sums = ", ".join(f"count({column}), total({column})" for column in columns)
-    row = connection.execute(f"SELECT {sums} FROM host_samples WHERE run_id = ?", (run_id,)).fetchone()
-    pairs = zip(HOST, row[::2], row[1::2])
-    return {name: total / n if n and number_within(total) is not None else None for name, n, total in pairs}
+    query = f"SELECT node, {sums} FROM host_samples WHERE run_id = ? GROUP BY node ORDER BY node"
+    found: dict[str, Mapping[str, float | None]] = {node: dict.fromkeys(HOST) for node in nodes}
+    for node, *row in connection.execute(query, (run_id,)):
+        pairs = zip(HOST, row[::2], row[1::2])
+        if isinstance(node, str):
+            found[node] = {
+                name: total / n if n and number_within(total) is not None else None for name, n, total in pairs
+            }
+    return found

@@ -191,9 +191,9 @@ class Writer:
             rowid += 1
         self._next_rowid, self._added = rowid, []
 
-    def add_host(self, time: float, values: Sequence[float | None]) -> None:
-        """Add a row of ``host_samples``: its columns from cpu_utilization on."""
-        self._pending.others["host_samples"].append((self._pending.run_id, self._node, time, *values))
+    def add_host(self, time: float, values: Sequence[float | None], node: str | None = None) -> None:
+        """Add a row of ``host_samples``: its columns from cpu_utilization on. ``node``: None for this rank's own."""
+        self._pending.others["host_samples"].append((self._pending.run_id, node or self._node, time, *values))
 
     def add_workload(self, time: float, values: Sequence[float | None]) -> None:
         """Add a row of ``workload_samples``: cpu, rss, n_processes."""
