@@ -684,6 +684,38 @@ def test_kernels_at_the_lower_one_of_two_levels_of_power_wait() -> None:
     assert of(evidence(width=30.0, **shared, **slow)).shares("communication") == 0
 
 
+def test_moments_in_which_power_changes_are_at_neither_level() -> None:
+    """Two fifths of the moments are those of a change, evenly from one level to the other."""
+    generator = np.random.default_rng(7)
+    moments, between = generator.random((2, 8, N))
+    power = np.where(moments < 0.3, 150.0, np.where(moments < 0.6, 600.0, 150.0 + 450.0 * between))
+    shared = {"host": {}, "workload": {}, "without": ("sm_active", "sm_occupancy"), "gr_engine_active": 0.97}
+    told = of(evidence(power_usage=power, width=30.0, **shared))
+    assert told.shares("communication") == pytest.approx(0.3 + 0.2 - 0.03, abs=0.03)
+    even = of(evidence(power_usage=150.0 + 450.0 * between, width=30.0, **shared))
+    assert even.shares("communication") == 0
+
+
+def test_power_is_low_while_gpus_idle_although_their_activity_is_that_of_another_moment() -> None:
+    """GPUs idle in three tenths of the time. Counters that take turns tell of a part of each interval, power of its end."""
+    moments, active = np.random.default_rng(9).random((2, 8, N))
+    shared = {"host": {}, "workload": {}, "without": ("sm_active", "sm_occupancy"), "width": 30.0}
+    power = np.where(moments < 0.3, 150.0, 600.0)
+    told = of(evidence(power_usage=power, **scaled(np.where(active < 0.3, 0.05, 1.0)), **shared))
+    assert told.shares("communication") < 0.03
+
+
+@pytest.mark.parametrize(("name", "is_slow"), [("AMD Instinct MI300X", False), ("NVIDIA H100 80GB HBM3", True)])
+def test_an_amd_gpu_that_rests_between_kernels_is_not_slow(name: str, is_slow: bool) -> None:
+    """A bin in which a GPU works for half of the time holds the clock of the other half as well."""
+    about = {"name": name, "max_sm_clock": 2000}
+    told = of(evidence(gpus=about, **scaled(0.5), sm_clock=1100.0))
+    assert ("slow_clock" in told.verdicts) is is_slow
+    assert (told.shares("working.slowed") > 0) is is_slow
+    slow = of(evidence(gpus=about, **scaled(0.95), sm_clock=1100.0))
+    assert "slow_clock" in slow.verdicts
+
+
 def test_what_nodes_send_each_other_is_no_copy_from_the_host_where_the_network_is_not_known() -> None:
     links = {"pcie_tx_bytes": 10e9, "pcie_rx_bytes": 10e9}
     for n_gpus, is_told in ((8, False), (4, True)):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from gssr.arrays import Floats
+from gssr.gpu_vendors import AMD, maker_of
 from gssr.model.account.activity import Activity
 from gssr.model.account.link_traffic import transferring_share
 from gssr.model.account.sparse_kernels import SMALL_SM, find_sparse_kernels
@@ -25,7 +26,7 @@ def split_active_time(evidence: Evidence, activity: Activity) -> dict[str, Float
     transferring = transferring_share(evidence, activity, communication, work)
     few_warps = work * _idle_schedulers(evidence)
     work = work - few_warps
-    slowed = work * _lost_to_clocks(evidence)
+    slowed = work * _lost_to_clocks(evidence, activity)
     work = work - slowed
     found = {
         "communication.transferring": transferring,
@@ -50,10 +51,23 @@ def _idle_schedulers(evidence: Evidence) -> Floats:
     return np.asarray(np.nan_to_num(lost), np.float64)
 
 
-def _lost_to_clocks(evidence: Evidence) -> Floats:
+def clock_at_work(evidence: Evidence, activity: Activity) -> Floats | None:
+    """Return the SM clock while kernels run, MHz [n_gpus, n_bins], NaN where it is unknown; None if no clock was measured.
+
+    AMD's GPUs lower their clock as soon as no kernel runs. A bin may hold such rests for as long as it idles, so the clock
+    at work is what they can have been at most: up to the highest one, the mean over the bin's active share."""
+    clocks = evidence.series.get("sm_clock")
+    if clocks is None or maker_of(evidence.gpus) != AMD:
+        return None if clocks is None else np.asarray(clocks, np.float64)
+    possible = np.divide(clocks, activity.active, out=np.full(clocks.shape, np.nan), where=activity.active > 0)
+    highest = np.array([gpu.max_sm_clock or np.inf for gpu in evidence.gpus], np.float64)[:, None]
+    return np.asarray(np.minimum(possible, highest), np.float64)
+
+
+def _lost_to_clocks(evidence: Evidence, activity: Activity) -> Floats:
     """Estimate the share (0-1) of the work's time [n_gpus, n_bins] that the highest clock of the model would save; 0
     where a clock is unknown."""
-    clocks = evidence.series.get("sm_clock")
+    clocks = clock_at_work(evidence, activity)
     if clocks is None:
         return np.zeros((evidence.n_gpus, len(evidence.times)))
     highest = np.array([gpu.max_sm_clock or np.nan for gpu in evidence.gpus], np.float64)[:, None]

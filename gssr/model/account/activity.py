@@ -95,17 +95,15 @@ def _with_missing_values(active: Floats, evidence: Evidence) -> Floats:
 
 
 def _without_short_holes(active: Floats, evidence: Evidence) -> Floats:
-    """Give bins [n_gpus, n_bins] without a sample the value of a neighbour, if they are no more bins away from one with
-    a value than fit into GAP_INTERVALS sampling intervals. So short holes vanish, and longer ones are filled at both
-    ends."""
-    filled = active
-    for _ in range(max(int(GAP_INTERVALS * evidence.interval / evidence.width), 0)):
-        if np.isfinite(filled).all():
-            break
-        before = np.pad(filled[:, :-1], ((0, 0), (1, 0)), constant_values=np.nan)
-        after = np.pad(filled[:, 1:], ((0, 0), (0, 1)), constant_values=np.nan)
-        filled = np.where(np.isfinite(filled), filled, np.where(np.isfinite(before), before, after))
-    return filled
+    """Give bins [n_gpus, n_bins] without a sample the value of the nearest one with a value, if the hole that they are part
+    of is no longer than GAP_INTERVALS sampling intervals; nobody knows what went on in a longer one."""
+    known, bins = np.isfinite(active), np.arange(active.shape[1])
+    last = np.maximum.accumulate(np.where(known, bins, -1), axis=1)
+    following = np.minimum.accumulate(np.where(known, bins, len(bins))[:, ::-1], axis=1)[:, ::-1]
+    is_short = ~known & (following - last - 1 <= int(GAP_INTERVALS * evidence.interval / evidence.width))
+    is_before = (last >= 0) & ((bins - last <= following - bins) | (following == len(bins)))
+    nearest = np.minimum(np.where(is_before, last, following), len(bins) - 1)
+    return np.where(is_short, np.take_along_axis(active, nearest, axis=1), active)
 
 
 def _outside_work(active: Floats, is_known: Flags, is_used: Flags) -> tuple[Flags, Flags]:

@@ -25,10 +25,13 @@ WAITING_POWER = 0.7
 kernels that memory limits."""
 RESTING_POWER = 0.65
 """The lower one of two levels of power is that of waiting below this share of the higher one: between the same figures."""
-TWO_LEVELS = 0.85
-"""Power has two levels if they account for this share of its variance: values spread evenly reach 0.75, normal ones 0.64."""
+NEAR_LEVEL, MOST_AT_LEVELS = 0.1, 0.5
+"""Values are at two levels if as much of them as the latter is no further from either than this share of what lies between
+the levels: of values spread evenly a fifth is, of normal ones a sixth."""
 SAME_CLOCK = 0.9
 """... and if the clock at the lower level is at least this share of that at the higher one: it lowers power as well."""
+CERTAIN_OF_ONE = 2.0
+"""A single value is more than chance if it is so many standard deviations (95 %); the largest of many needs CERTAIN."""
 SAMPLES_OF_LEVELS = 50
 """Of fewer samples two levels may be chance."""
 SAMPLES_OF_POWER = 8
@@ -50,48 +53,59 @@ def find_quiet_kernels(evidence: Evidence, activity: Activity, cells: Flags) -> 
     quiet[quiet < PIPE_NOISE] = 0.0
     power = _of_level_at_work(evidence, activity, "power_usage", cells, 0.0)
     by_pipes = activity.active * (quiet if _falls_with(power, quiet, cells) else 0.0)
-    by_power = activity.active * _at_lower_power(evidence, activity, cells)
     # Where even the busiest bins are mixtures the pipes' levels are too low, and what they leave is too little.
+    by_power = activity.active * _at_lower_level(evidence, activity, "power_usage")
     return by_pipes if float(by_pipes.sum()) >= float(by_power.sum()) else by_power
 
 
-def _at_lower_power(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:
-    """Estimate for which share (0-1) of the kernels' time power is at the lower one of two levels: [n_gpus, 1], the same in
-    all bins; 0 where there is one level, or it is not that of a moment. GPUs that differ by chance have the same share."""
-    found = np.zeros((len(cells), 1))
-    watts = evidence.series.get("power_usage")
-    if watts is None or evidence.width > evidence.interval:  # bins of several moments are at neither level
+def _at_lower_level(evidence: Evidence, activity: Activity, name: str) -> Floats:
+    """Estimate for which share (0-1) of the kernels' time a metric is at the lower one of two levels: [n_gpus, 1], the same
+    in all bins; 0 where there is one level, or it is not that of a moment. GPUs that differ by chance have the same share.
+
+    Moments in which it changes lie between the levels, as many on either side of the middle. All moments count, however
+    active: activity may be that of a part of the interval."""
+    found = np.zeros((evidence.n_gpus, 1))
+    values = evidence.series.get(name)
+    if values is None or evidence.width > evidence.interval:  # bins of several moments are at neither level
         return found
-    clocks = evidence.series.get("sm_clock", np.ones_like(watts))
+    clocks = evidence.series.get("sm_clock", np.ones_like(values))
+    inside = activity.is_measured & activity.is_used[:, None] & ~(activity.is_startup | activity.is_end)
     for own in _by_model(evidence):
-        known = cells & np.isfinite(watts) & np.isfinite(clocks) & own[:, None]
-        least = _between_levels(np.sort(watts[known]))
-        low, high = known & (watts < least), known & (watts >= least)
-        if not low.any() or float(clocks[low].mean()) < SAME_CLOCK * float(clocks[high].mean()):
+        known = inside & np.isfinite(values) & np.isfinite(clocks) & own[:, None]
+        levels = _two_levels(np.sort(values[known]))
+        if levels is None:
             continue
-        n = np.maximum(known.sum(axis=1), 1)
-        share = low.sum(axis=1) / n
-        mean = float(low.sum() / known.sum())
-        chance = CERTAIN * np.sqrt(mean * (1 - mean) / n)
-        share = np.where(np.abs(share - mean) > chance, share, mean)
+        is_low = known & (values < sum(levels) / 2)
+        if float(clocks[is_low].mean()) < SAME_CLOCK * float(clocks[known & ~is_low].mean()):
+            continue
+        n, mean = np.maximum(known.sum(axis=1), 1), float(is_low[known].mean())
+        # GPUs of a node are read in one moment, and in step: together they tell no more than one.
+        n_moments = int(known.any(axis=0).sum()) * len(np.unique(evidence.node_of[own]))
+        of_one, of_all = (
+            certain * np.sqrt(mean * (1 - mean) / each) for certain, each in ((CERTAIN, n), (CERTAIN_OF_ONE, n_moments))
+        )
+        share = is_low.sum(axis=1) / n
+        differs = np.abs(share - mean) > of_one
+        share = np.where(differs, share, mean)
         active = np.where(known, activity.active, 0.0).sum(axis=1) / n  # idle moments are at the lower level, too
         quiet = np.clip((share + active - 1) / np.maximum(active, 1e-9), 0.0, 1.0)
-        found[own, 0] = np.where(known.any(axis=1) & (quiet >= PIPE_NOISE), quiet, 0.0)[own]
+        is_certain = known.any(axis=1) & (quiet > np.where(differs, of_one, of_all))
+        found[own, 0] = np.where(is_certain, quiet, 0.0)[own]
     return found
 
 
-def _between_levels(power: Floats) -> float:
-    """Return the value between the two levels that ``power``, W, rising, is at; 0 where it is not at two, or the lower one
-    is none of waiting."""
-    if len(power) < SAMPLES_OF_LEVELS:
-        return 0.0
-    n_low = np.arange(1, len(power))
-    sums = np.cumsum(power, dtype=np.float64)
-    low, high = sums[:-1] / n_low, (sums[-1] - sums[:-1]) / (len(power) - n_low)
-    between = n_low / len(power) * (1 - n_low / len(power)) * (high - low) ** 2
-    at = int(np.argmax(between))
-    is_of_two = between[at] >= TWO_LEVELS * float(np.var(power, dtype=np.float64))
-    return float(power[at + 1]) if is_of_two and low[at] < RESTING_POWER * high[at] else 0.0
+def _two_levels(values: Floats) -> tuple[float, float] | None:
+    """Return the two levels that ``values``, rising, are at; None where they are not at two, or the lower one is none of
+    waiting."""
+    if len(values) < SAMPLES_OF_LEVELS:
+        return None
+    n_low = np.arange(1, len(values))
+    sums = np.cumsum(values, dtype=np.float64)
+    low, high = sums[:-1] / n_low, (sums[-1] - sums[:-1]) / (len(values) - n_low)
+    at = int(np.argmax(n_low * (len(values) - n_low) * (high - low) ** 2)) + 1  # what parts the values best
+    levels = float(np.median(values[:at])), float(np.median(values[at:]))
+    is_near = np.min(np.abs(values[:, None] - levels), axis=1) <= NEAR_LEVEL * (levels[1] - levels[0])
+    return levels if float(is_near.mean()) >= MOST_AT_LEVELS and levels[0] < RESTING_POWER * levels[1] else None
 
 
 def _of_level_at_work(evidence: Evidence, activity: Activity, name: str, cells: Flags, least: float) -> Floats:

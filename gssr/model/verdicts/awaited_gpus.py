@@ -68,7 +68,7 @@ def _reason(job: JobEvidence, gpus: tuple[int, ...], others: list[int]) -> tuple
     is_one = len(gpus) == 1
     rest = "the other" if len(others) == 1 else "the others"
     if set(gpus) <= job.slowed_gpus:
-        clocks = job.per_gpu_at_work("sm_clock")
+        clocks = job.clocks_at_work
         own, usual = (float(finite(clocks[which]).mean()) for which in (list(gpus), others))
         whose = "the other's" if len(others) == 1 else "the others'"
         noun = "SM clock is" if is_one else "SM clocks are"

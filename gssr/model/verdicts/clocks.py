@@ -154,7 +154,7 @@ def _held_down(job: JobEvidence, rule: Rule, flags: tuple[str, ...], hot: Floats
 def _clock_of(job: JobEvidence, which: tuple[int, ...]) -> list[Finding]:
     """Make a finding of the mean clock at which these GPUs work, beside that of the other used GPUs or else their
     model's highest clock. [] if it is unknown."""
-    clocks = job.per_gpu_at_work("sm_clock")
+    clocks = job.clocks_at_work
     own, others = (finite(clocks[at]) for at in (list(which), [at for at in positions(job.used) if at not in which]))
     highest = {job.evidence.gpus[gpu].max_sm_clock for gpu in which}
     if not len(own):
@@ -201,7 +201,7 @@ def _slowed(job: JobEvidence, which: tuple[int, ...]) -> float:
 
 def _relative_clock(job: JobEvidence, gpus: tuple[int, ...]) -> float:
     """Find the median over these GPUs of the SM clock at work, as a share of the highest; NaN when unknown."""
-    clocks = job.per_gpu_at_work("sm_clock")
+    clocks = job.clocks_at_work
     shares = [clocks[gpu] / limit for gpu in gpus if (limit := job.evidence.gpus[gpu].max_sm_clock)]
     return median(np.array(shares, np.float64))
 
@@ -209,7 +209,7 @@ def _relative_clock(job: JobEvidence, gpus: tuple[int, ...]) -> float:
 def _clocks(job: JobEvidence) -> tuple[Floats, Floats]:
     """Compute the SM clock of each GPU while it works: in MHz, and as a share of the median GPU's of the same model,
     because what another model does at its clock can't be compared. Both [n_gpus], NaN where unknown."""
-    clocks = job.per_gpu_at_work("sm_clock")
+    clocks = job.clocks_at_work
     clocks = np.where(clocks > 0, clocks, np.nan)
     models = [gpu.name for gpu in job.evidence.gpus]
     usual = {model: median(clocks[[model == each for each in models]]) for model in dict.fromkeys(models)}

@@ -7,6 +7,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.metrics import DETECTION_METRICS
+from gssr.model.account.active_time import clock_at_work
 from gssr.model.account.activity import does_something
 from gssr.model.account.book import GpuTimeAccount, account_for
 from gssr.model.account.late_gpus import LateGpus, find_late_gpus
@@ -158,9 +159,17 @@ class JobEvidence:
         return bool(longer >= _MOSTLY * late.share)
 
     @cached_property
+    def clocks_at_work(self) -> Floats:
+        """The mean SM clock of each GPU while it works, MHz [n_gpus]; NaN where it is unknown."""
+        clocks = clock_at_work(self.evidence, self.account.activity)
+        if clocks is None:
+            return np.full(self.evidence.n_gpus, np.nan)
+        return over_gpus(np.where(self.at_work_cells, clocks, np.nan).T)
+
+    @cached_property
     def slowed_gpus(self) -> set[int]:
         """Positions of the GPUs whose clocks, at work, are clearly lower than the median GPU's of the same model."""
-        clocks = self.per_gpu_at_work("sm_clock")
+        clocks = self.clocks_at_work
         models = np.array([gpu.name or "" for gpu in self.evidence.gpus])
         usual = {model: median(clocks[models == model]) for model in set(models.tolist())}
         of_model = np.array([usual[model] for model in models.tolist()])
