@@ -24,7 +24,8 @@ SECRETS = (
 )  # fmt: skip
 JOB = {
     "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "SLURM_CLUSTER_NAME": "clustername", "SLURM_JOB_NAME": "jobname",
-    "SLURM_JOB_ACCOUNT": "accountname", "SLURM_JOB_PARTITION": "partitionname", "SLURMD_NODENAME": "nid001234", "USER": "alovelace", "LOGNAME": "alovelace",
+    "SLURM_JOB_ACCOUNT": "accountname", "SLURM_JOB_PARTITION": "partitionname",
+    "SLURMD_NODENAME": "nid001234", "USER": "alovelace", "LOGNAME": "alovelace",
 }  # fmt: skip
 
 
@@ -98,7 +99,9 @@ def test_a_redacted_recording_names_nobody(tmp_path: Path, ranks: int) -> None:
             for row in file.execute(f"SELECT * FROM {table}"):
                 for text in row:
                     assert not (isinstance(text, str) and re.search(rf"\b{re.escape(host)}\b", text)), (table, text)
-        run = file.execute("SELECT label, command, user, cluster, job_id, job_name, account, state FROM runs").fetchall()
+        run = file.execute(
+            "SELECT label, command, user, cluster, job_id, job_name, account, state FROM runs"
+        ).fetchall()
         assert run == [("kept", None, None, None, "4711", None, None, "completed")]
         (mark,) = file.execute("SELECT DISTINCT message FROM events WHERE kind = 'mark'").fetchone()
         assert mark == f"visited node {LEFT_OUT} of {LEFT_OUT}"
