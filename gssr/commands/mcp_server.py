@@ -24,6 +24,8 @@ MOST_LINE = 2_000
 """Characters of one line: a row of a table with the whole signature of a templated kernel."""
 ANSWER_SECONDS = 60.0
 """How long an answer may take; a page of 64 GPUs over an hour takes below one second."""
+MOST_ASKED, _SHOWN = 4096, 80
+"""Characters of a path, a run or a table that is asked for, and how many of them an answer repeats that refuses it."""
 MOST_FILES = 10_000
 """Files below a folder that are looked at for a list."""
 _BESIDE = (".d", ".traces", "-wal", "-shm", "-journal", ".log")
@@ -48,8 +50,8 @@ def path_below(folder: str, path: str) -> str:
     Raises:
         OutsideError: The path is absolute, has ``..``, leads over a symbolic link, or is neither a file nor a folder.
     """
-    if not path.isprintable() or path.startswith("/"):
-        raise OutsideError(f"{path!r}: name a file below the folder that is served, relative to it")
+    if not path.isprintable() or path.startswith("/") or len(path) > MOST_ASKED:
+        raise OutsideError(f"{path[:_SHOWN]!r}: name a file below the folder that is served, relative to it")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise OutsideError(f"{path}: '..' leaves the folder that is served")
@@ -215,6 +217,9 @@ def server(folder: str) -> MCPServer:
             raise ToolError(str(error)) from None
 
     async def answered(words: Sequence[str], skip_lines: int) -> str:
+        for word in words:
+            if not word.isprintable() or len(word) > MOST_ASKED:
+                raise ToolError(f"{word[:_SHOWN]!r}: is too long, or has a character that can't be printed")
         return await to_thread.run_sync(lambda: answer(_printed(folder, words), skip_lines))
 
     @made.tool(annotations=reads)

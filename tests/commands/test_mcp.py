@@ -64,7 +64,7 @@ def data(text: str) -> str:
 
 
 def test_answers_are_what_the_commands_print(served: Path) -> None:
-    listed, explained, compared, table, none, outside = ask(
+    listed, explained, compared, table, none, outside, unprintable = ask(
         served,
         ("list_recordings", {}),
         ("explain", {"path": "a.sql"}),
@@ -72,6 +72,7 @@ def test_answers_are_what_the_commands_print(served: Path) -> None:
         ("trace_table", {"path": TRACE.name, "table": "kernels"}),
         ("trace_table", {"path": TRACE.name, "table": "nothing"}),
         ("explain", {"path": "../a.sql"}),
+        ("explain", {"path": "a.sql", "run": "a\0b"}),
     )
     assert [line.split("  ")[0] for line in data(listed[1]).splitlines()] == ["a.sql", TRACE.name, "older/b.sql"]
     assert data(explained[1]).rstrip() == "\n".join(
@@ -80,11 +81,14 @@ def test_answers_are_what_the_commands_print(served: Path) -> None:
     assert data(compared[1]).startswith(printed(served, "compare", "--width", "100", "./a.sql", "./older/b.sql")[:200])
     assert data(table[1]).splitlines() == printed(served, "analyze", "--csv=kernels", f"./{TRACE.name}").splitlines()
     assert "no table 'nothing'; there are: " in data(none[1])
+    assert unprintable[0] and unprintable[1].endswith(
+        "'--run=a\\x00b': is too long, or has a character that can't be printed"
+    )
     assert outside == (True, "Error executing tool explain: ../a.sql: '..' leaves the folder that is served")
 
 
 @pytest.mark.parametrize(
-    "path", ["../a.sql", "/etc/passwd", "older/../../a.sql", "link.sql", "gone.sql", "pipe", "a\nb"]
+    "path", ["../a.sql", "/etc/passwd", "older/../../a.sql", "link.sql", "gone.sql", "pipe", "a\nb", "x" * 5000]
 )
 def test_nothing_outside_of_the_folder_is_named_to_a_command(served: Path, path: str) -> None:
     if path == "pipe" and not (served / path).exists():

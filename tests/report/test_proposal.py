@@ -1,7 +1,7 @@
 """The page for a proposal: one page, whose scaling is that of the runs."""
 
+import re
 import subprocess
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,13 @@ from gssr.report.pdf.proposal import proposal_pdf
 
 def lasting(n_gpus: int, seconds: float, state: str = "completed"):
     return analysis(n_gpus, max(n_gpus // 4, 1), window=Window(START, START + seconds, 0.0, 0.0, True), state=state)
+
+
+def pages(runs, tmp_path: Path) -> list[str]:
+    with (tmp_path / "a.pdf").open("wb") as file:
+        proposal_pdf(runs, file)
+    done = subprocess.run(["pdftotext", "-layout", tmp_path / "a.pdf", "-"], capture_output=True, text=True, check=True)
+    return done.stdout.split("\f")[:-1]
 
 
 def test_runs_are_compared_with_the_one_on_the_fewest_gpus() -> None:
@@ -31,10 +38,25 @@ def test_runs_on_one_number_of_gpus_say_nothing_of_scaling() -> None:
 @pytest.mark.parametrize("runs", [[judged()], [lasting(2**k, 100.0) for k in range(1, 7)] * 3, [without_gpus()]])
 def test_it_is_one_page_with_what_a_reviewer_asks_for(runs, tmp_path: Path, requires) -> None:
     requires("pdftotext", package="poppler-utils")
-    made = BytesIO()
-    proposal_pdf(runs, made)
-    (tmp_path / "a.pdf").write_bytes(made.getvalue())
-    done = subprocess.run(["pdftotext", "-layout", tmp_path / "a.pdf", "-"], capture_output=True, text=True, check=True)
-    assert done.stdout.count("\f") == 1  # one page
-    assert "indicative only" in done.stdout and "Score" in done.stdout
-    assert ("Scaling" in done.stdout) == (len(runs) > 1)
+    (page,) = pages(runs, tmp_path)
+    assert "indicative only" in page and "Score" in page
+    assert ("Scaling" in page) == (len(runs) > 1)
+
+
+def test_the_run_that_it_is_about_stays_in_a_long_table(tmp_path: Path, requires) -> None:
+    requires("pdftotext", package="poppler-utils")
+    runs = [lasting(16, 10.0), *(lasting(2, 20.0 + k) for k in range(12)), *(lasting(16, 11.0 + k) for k in range(9))]
+    shown = lasting(16, 5.0)
+    (page,) = pages([*runs, shown], tmp_path)
+    table = page.partition("Scaling")[2]
+    durations = re.findall(r"^ +(\d+) +\d+ +([\d.]+) s", table, re.MULTILINE)
+    assert durations[:2] == [("2", "20.0"), ("16", "5.0")] and len(durations) == 8
+    assert f"Left out: {len(runs) + 1 - 8} more runs." in table
+
+
+def test_a_run_that_failed_stands_for_nothing_that_completed(tmp_path: Path, requires) -> None:
+    requires("pdftotext", package="poppler-utils")
+    (page,) = pages([lasting(4, 100.0), lasting(8, 50.0), lasting(32, 10.0, "failed")], tmp_path)
+    assert re.search(r"^GPUs +8 GPUs", page, re.MULTILINE) and re.search(r"^State +completed", page, re.MULTILINE)
+    (page,) = pages([lasting(32, 10.0, "failed")], tmp_path)
+    assert re.search(r"^State +failed", page, re.MULTILINE)

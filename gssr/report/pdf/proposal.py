@@ -23,27 +23,44 @@ from gssr.report.png.figure import FAINT, INK
 from gssr.report.png.png import band
 from gssr.score import CAVEAT
 
-MOST_LOSSES, MOST_ROWS, _COMMAND_LINES = 3, 8, 2
-"""What one page has room for beside the rest: losses, runs of a scaling series, lines of the command."""
-_FACTS = ("GPUs", "Started", "Duration", "Samples", "Command")
-_OVER_TIME, _OVER_TIME_AROUND = 1.3, 0.55
-"""Inches: how tall the picture over time is, and what the labels around it take."""
+MOST_LOSSES, _COMMAND_LINES = 3, 2
+"""What one page has room for beside the rest: losses, lines of the command."""
+_FACTS = ("State", "GPUs", "Started", "Duration", "Part", "Samples", "Command")
+_LAYOUTS = ((1.3, 8), (0.9, 8), (0.9, 5), (0.7, 2))
+"""How tall the picture over time may be, in inches, and how many runs the table of the scaling may have. The first layout
+with which all is on one page is taken: where the GPU time went takes more room in some runs than in others."""
+_OVER_TIME_AROUND = 0.55
+"""Inches that the labels around the picture over time take."""
 
 
 def proposal_pdf(analyses: Sequence[Analysis], file: BinaryIO) -> None:
     """Write the page as a PDF to ``file``; the same analyses give the same bytes. Raises OSError.
 
-    The run on the most GPUs (of several such, the last) stands for what is proposed; the others are for the scaling.
+    The run on the most GPUs that completed (of several such, the last) stands for what is proposed, and the others are for
+    the scaling. If none completed, it is the one on the most GPUs.
     """
-    shown = max(enumerate(analyses), key=lambda each: (len(each[1].gpus), each[0]))[1]
+    rated = [(run.state == "completed", len(run.gpus), number) for number, run in enumerate(analyses)]
+    shown = analyses[max(rated)[-1]]
     foot = fit(f"{title(shown)}, {shown.run.run_id}", 80, "…")
-    sheets = ((foot, _written(run, scaling_rows(analyses))) for run in (shown,))  # made in the style of the PDF
+    sheets = ((foot, _on_one_page(run, scaling_rows(analyses))) for run in (shown,))  # made in the style of the PDF
     write_pdf(f"GPU usage: {title(shown)}", sheets, file)
 
 
+def _on_one_page(analysis: Analysis, rows: Sequence[ScalingRow]) -> Sheet:
+    """Write the page by the first of the layouts with which it is one page, or by the last."""
+    for over_time, most in _LAYOUTS:
+        sheet = _written(analysis, rows, over_time, most)
+        if len(sheet.figures) == 1:
+            break
+    return sheet
+
+
 @in_its_words
-def _written(analysis: Analysis, rows: Sequence[ScalingRow]) -> Sheet:
-    """Write the page about one run, with a scaling series if there is one."""
+def _written(analysis: Analysis, rows: Sequence[ScalingRow], over_time: float, most: int) -> Sheet:
+    """Write the page about one run, with a scaling series if there is one.
+
+    ``over_time`` and ``most``: a layout.
+    """
     sheet = Sheet()
     sheet.write("GPU usage, for a computing-time proposal", Font(9.0, FAINT, bold=True))
     sheet.write(title(analysis), Font(17.0, INK, bold=True), most=1)
@@ -57,13 +74,13 @@ def _written(analysis: Analysis, rows: Sequence[ScalingRow]) -> Sheet:
     _breakdown(sheet, analysis)
     if drawn(analysis):
         name, *_ = along_time(analysis)
-        sheet.heading(f"{metric_of(name).label} over time", _OVER_TIME + _OVER_TIME_AROUND)
-        panel = panel_of(sheet, MARGIN + 0.35, WIDE - MARGIN, sheet.y + 0.12, _OVER_TIME)
+        sheet.heading(f"{metric_of(name).label} over time", over_time + _OVER_TIME_AROUND)
+        panel = panel_of(sheet, MARGIN + 0.35, WIDE - MARGIN, sheet.y + 0.12, over_time)
         band(panel, analysis, analysis.series[name], legend=False)
         panel.set_title("")
-        sheet.y += _OVER_TIME + _OVER_TIME_AROUND
+        sheet.y += over_time + _OVER_TIME_AROUND
     if rows:
-        _scaling(sheet, rows)
+        _scaling(sheet, rows, analysis, most)
     return sheet
 
 
@@ -83,8 +100,12 @@ def _breakdown(sheet: Sheet, analysis: Analysis) -> None:
         sheet.write(f"and {count(len(losses) - MOST_LOSSES, 'more')}: see gssr analyze", DIM)
 
 
-def _scaling(sheet: Sheet, rows: Sequence[ScalingRow]) -> None:
-    """Write a table of how runs on different numbers of GPUs compare."""
+def _scaling(sheet: Sheet, rows: Sequence[ScalingRow], shown: Analysis, most: int) -> None:
+    """Write a table of how runs on different numbers of GPUs compare: the run that all are compared with, the one that the
+    page is about, and of the others those on the most GPUs, ``most`` runs in all."""
+    others = [row for row in rows[1:] if row.analysis is not shown]
+    left_out = others[: max(len(rows) - most, 0)]
+    kept = [row for row in rows if not any(row is other for other in left_out)]
     sheet.heading("Scaling", 0.8)
     cells = [
         (
@@ -93,14 +114,14 @@ def _scaling(sheet: Sheet, rows: Sequence[ScalingRow]) -> None:
             energy(row.analysis.energy_j).partition(" (")[0], fixed(row.analysis.score, 3, UNKNOWN),
             fixed(row.speedup, 2), percent(row.same_work), percent(row.same_work_per_gpu),
         )
-        for row in rows[:MOST_ROWS]
+        for row in kept
     ]  # fmt: skip
     head = (
         "GPUs", "nodes", "duration", "GPU-hours", "energy", "score", "speedup", "if same work", "if same work per GPU",
     )  # fmt: skip
     write_table(sheet, "", ContentTable(head, tuple(cells), 0))
-    if len(rows) > MOST_ROWS:
-        sheet.write(f"and {count(len(rows) - MOST_ROWS, 'more run')}", DIM)
+    if left_out:
+        sheet.write(f"Left out: {count(len(left_out), 'more run')}.", DIM)
     sheet.write(
         "The last two columns are efficiencies against the run on the fewest GPUs: the first holds if all runs did the same "
         "work, the second if each GPU had the same work in all of them. Which of the two it was, the recordings do not say.",
