@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _FOR_OTHERS = (
     "plot_time_series", "plot_load_balancing", "show_metadata", "no_summary", "exact", "metrics", "run", "terminal",
     "png", "report", "gpus", "start", "end", "rules", "ranks", "steps", "like_hta", "metric",
+    "history", "attach",
 )  # fmt: skip
 """Options of ``gssr analyze`` that mean nothing for a dump."""
 

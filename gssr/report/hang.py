@@ -14,7 +14,7 @@ from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, count
 from gssr.render.table import Cell, TableColumn, table
 from gssr.report.page import PageOptions, section
-from gssr.traces.flight_recorder import Group, Operation
+from gssr.traces.flight_recorder import Operation, ProcessGroup
 
 SCHEMA = "gssr.hang/1"
 _MOST = {"low": 3, "medium": 16, "high": 256}
@@ -58,7 +58,7 @@ def operation_text(operation: Operation, with_number: bool = True) -> str:
     return f"{clean(operation.name)}{number} of {f'{elements:,} {kinds}'.rstrip()}"
 
 
-def group_text(group: Group) -> str:
+def group_text(group: ProcessGroup) -> str:
     """Name a process group by its description, or its name where it has none or both differ."""
     named = clean(group.name)
     return f"{clean(group.about)} ({named})" if group.about and group.about != group.name else f"group {named}"

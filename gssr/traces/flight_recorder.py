@@ -49,7 +49,7 @@ class Operation(NamedTuple):
         return self.state == "completed"
 
 
-class Group(NamedTuple):
+class ProcessGroup(NamedTuple):
     """A process group. ``about``: its description, such as ``default_pg``; ``ranks``: global ranks of its members, empty
     where the dump does not tell."""
 
@@ -65,7 +65,7 @@ class RankDump:
     path: str
     rank: int
     version: str
-    groups: dict[str, Group]
+    groups: dict[str, ProcessGroup]
     operations: tuple[Operation, ...]
 
 
@@ -80,11 +80,11 @@ def read_flight_recorder(path: str, most_bytes: int | None = None) -> RankDump:
         rank = int(named[1]) if named else None
     if rank is None:
         raise TraceError(f"{path}: does not tell its rank: name it as PyTorch does, as nccl_trace_rank_3")
-    groups: dict[str, Group] = {}
+    groups: dict[str, ProcessGroup] = {}
     config = held.get("pg_config")
     for name, each in (config if type(config) is dict else {}).items():
         if type(each) is dict:
-            groups[name] = Group(name, text(each.get("desc")), _members(each.get("ranks"), path))
+            groups[name] = ProcessGroup(name, text(each.get("desc")), _members(each.get("ranks"), path))
     operations = [_operation(entry, groups) for entry in objects(held.get("entries"))]
     operations.sort(key=lambda each: each.order)
     return RankDump(path, rank, text(held.get("version")), groups, tuple(_with_common_state(operations)))
@@ -119,12 +119,12 @@ def _members(ranks: Any, path: str) -> tuple[int, ...]:
     return tuple(sorted({number for each in found if (number := whole_number(each)) is not None}))
 
 
-def _operation(entry: dict[str, Any], groups: dict[str, Group]) -> Operation:
+def _operation(entry: dict[str, Any], groups: dict[str, ProcessGroup]) -> Operation:
     """Read an entry of the buffer, and note its group in ``groups`` if that is not there yet."""
     named = entry.get("process_group")
     parts = [text(each) for each in named] if isinstance(named, list | tuple) else []
     group, about = (*parts, "", "")[:2] if parts else (str(whole_number(entry.get("pg_id"))), "")
-    groups.setdefault(group, Group(group, about, ()))
+    groups.setdefault(group, ProcessGroup(group, about, ()))
     name = text(entry.get("profiling_name")).partition(":")[2] or text(entry.get("profiling_name"))
     peers = _PEER.fullmatch(name)
     is_p2p = entry.get("is_p2p") is True or peers is not None

@@ -44,7 +44,7 @@ Stack = tuple[Frame, ...]
 """The innermost call first; empty if stacks were not recorded."""
 
 
-class Block(NamedTuple):
+class MemoryBlock(NamedTuple):
     """A piece of a segment. ``size``: bytes that it takes; ``requested``: bytes that were asked for, at most as many."""
 
     address: int
@@ -62,7 +62,7 @@ class Segment(NamedTuple):
     size: int
     stream: int
     kind: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[MemoryBlock, ...]
 
 
 class MemoryEvent(NamedTuple):
@@ -175,7 +175,7 @@ def _segment(segment: dict[str, Any], stacks: _Stacks, path: str) -> Segment:
             frames = history[0].get("frames")
             requested = min(_size(history[0].get("real_size", size), path), size)
         own = whole_number(block.get("address"))
-        blocks.append(Block(at if own is None else own, size, requested, state, stacks.of(frames)))
+        blocks.append(MemoryBlock(at if own is None else own, size, requested, state, stacks.of(frames)))
         at += size
     return Segment(
         whole_number(segment.get("device")) or 0, address, _size(segment.get("total_size"), path),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from gssr.traces.flight_recorder import Group, Operation, RankDump
+from gssr.traces.flight_recorder import Operation, ProcessGroup, RankDump
 from gssr.traces.timeline import TraceError
 
 _SAME_SIZES = (
@@ -46,7 +46,7 @@ class Wait:
     where the dumps do not tell who belongs to the group: then only those are known that have used it.
     """
 
-    group: Group
+    group: ProcessGroup
     operation: Operation
     members: tuple[Member, ...]
     is_sure: bool
@@ -69,7 +69,7 @@ class Transfer(NamedTuple):
     rank: int
     peer: int
     operation: Operation
-    group: Group
+    group: ProcessGroup
     has_come: bool | None
     elsewhere: Operation | None
 
@@ -136,14 +136,14 @@ def analyze_hang(dumps: Sequence[RankDump]) -> HangAnalysis:
     return HangAnalysis(ordered, tuple(waits), tuple(transfers), tuple(sorted(members - set(by_rank))))
 
 
-def _groups(by_rank: dict[int, _Held]) -> list[tuple[Group, dict[int, _Held], bool]]:
+def _groups(by_rank: dict[int, _Held]) -> list[tuple[ProcessGroup, dict[int, _Held], bool]]:
     """List the groups with those of their members who have written a dump, and whether the members are told; if not, they
     are the ranks that have used the group.
 
     PyTorch notes a group when a rank first uses it: a member without a note of it has not used it yet. Groups of one name
     with other members are others, which were split off.
     """
-    told: dict[tuple[str, tuple[int, ...]], tuple[Group, list[int]]] = {}
+    told: dict[tuple[str, tuple[int, ...]], tuple[ProcessGroup, list[int]]] = {}
     for rank, own in by_rank.items():
         for group in own.dump.groups.values():
             told.setdefault((group.name, group.ranks), (group, []))[1].append(rank)
@@ -156,7 +156,7 @@ def _groups(by_rank: dict[int, _Held]) -> list[tuple[Group, dict[int, _Held], bo
     return found
 
 
-def _wait(group: Group, held: dict[int, _Held], by_rank: dict[int, _Held], is_sure: bool) -> Wait | None:
+def _wait(group: ProcessGroup, held: dict[int, _Held], by_rank: dict[int, _Held], is_sure: bool) -> Wait | None:
     """Return where the group stands still; None if all its collective operations are over that any rank holds."""
     operations = {rank: own.collective.get(group.name, {}) for rank, own in held.items()}
     stuck = [number for own in operations.values() for number, each in own.items() if not each.is_over]
@@ -193,7 +193,7 @@ def _kind(operation: Operation) -> tuple[object, ...]:
     return operation.name, operation.types, elements
 
 
-def _transfers(group: Group, held: dict[int, _Held], by_rank: dict[int, _Held]) -> list[Transfer]:
+def _transfers(group: ProcessGroup, held: dict[int, _Held], by_rank: dict[int, _Held]) -> list[Transfer]:
     """List the sends and receives of the group that are not over, in the order of their ranks. The n-th unfinished send
     from one rank to another is matched with the n-th unfinished receive there."""
     places = {rank: place for place, rank in enumerate(group.ranks)}

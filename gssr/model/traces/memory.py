@@ -39,7 +39,7 @@ class Allocation(NamedTuple):
     stack: Stack
 
 
-class Place(NamedTuple):
+class ProgramLine(NamedTuple):
     """The allocations that one line of the program made: bytes together, how many (``n``), the largest of them."""
 
     name: str
@@ -280,12 +280,12 @@ def _pools(segments: Sequence[Segment]) -> tuple[Pool, ...]:
     return tuple(sorted(pools, key=lambda pool: -pool.reserved))
 
 
-def places(alive: Sequence[Allocation]) -> list[Place]:
+def places(alive: Sequence[Allocation]) -> list[ProgramLine]:
     """Add allocations up by the line of the program that made them, most bytes first. ``alive``: largest first."""
     groups: dict[str, list[Allocation]] = {}
     for each in alive:
         groups.setdefault(each.place, []).append(each)
-    found = [Place(name, sum(each.size for each in own), len(own), own[0]) for name, own in groups.items()]
+    found = [ProgramLine(name, sum(each.size for each in own), len(own), own[0]) for name, own in groups.items()]
     return sorted(found, key=lambda place: -place.bytes)
 
 

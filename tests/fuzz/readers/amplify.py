@@ -237,12 +237,12 @@ def marks_of_pickle(path: Path) -> None:
 
 def dear_pickle(path: Path, n: int = 600_000) -> None:
     """A memory snapshot of blocks that take as much memory as may be for their bytes."""
-    block = b"}(h\x01J\xff\xff\xff\x7fh\x02\x8a\x05\xff\xff\xff\xff\x7fh\x03h\x04u"
-    head = (
-        _SNAPSHOT
-        + b"](}(\x8c\x0atotal_size\x94K\x01\x8c\x06blocks](\x8c\x04size\x940\x8c\x07address\x940\x8c\x05state\x940"
-    )
-    path.write_bytes(head + b"\x8c\x10active_allocated\x940" + block * n + b"eueu.")
+    values = (b"J\xff\xff\xff\x7f", b"\x8a\x05\xff\xff\xff\xff\x7f", b"\x8c\x10active_allocated\x94")
+    names = (b"\x8c\x04size\x94", b"\x8c\x07address\x94", b"\x8c\x05state\x94")
+    first = b"}(" + b"".join(name + value for name, value in zip(names, values, strict=True)) + b"u"
+    block = b"}(h\0" + values[0] + b"h\1" + values[1] + b"h\2h\3u"
+    head = _SNAPSHOT + b"](}(\x8c\x0atotal_sizeK\1\x8c\6blocks]("
+    path.write_bytes(head + first + block * n + b"eueu.")
 
 
 def memory_events(path: Path, n: int = 400_000) -> None:
