@@ -215,12 +215,11 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
     names = [*options.input, *options.files] or own_recordings()
     if not names:
         return fail("no recording named, and no gssr_*.sql here: gssr analyze FILE.sql", USAGE)
-    dumps = traces_among(names, DUMPS)
-    if dumps and len(dumps) == len(names):
+    if traces_among(names[:1], DUMPS):
         from gssr.commands.dump_pages import analyze_dumps
 
         return analyze_dumps(names, options)
-    traces = dumps or traces_among(names)
+    traces = traces_among(names)
     if traces and len(traces) < len(names):
         other = next(name for name in names if name not in traces)
         return fail(f"{traces[0]} is a trace and {other} is none: analyze them one after the other", USAGE)

@@ -45,9 +45,9 @@ def analyze_dumps(names: Sequence[str], options: argparse.Namespace) -> int:
             flag = {"start": "from", "end": "to"}.get(name, name.replace("_", "-"))
             return fail(f"--{flag}: is for recordings and traces: {names[0]} is neither", USAGE)
     files, kinds = _files(names)
-    if len(kinds) > 1:
-        return fail(f"{files[0]}: is a dump of another kind than others named: analyze them one after the other", USAGE)
-    is_memory = kinds == {MEMORY}
+    if (other := next((file for file, kind in zip(files, kinds, strict=True) if kind != kinds[0]), None)) is not None:
+        return fail(f"{files[0]} is a dump of PyTorch and {other} is none of its kind: analyze them one by one", USAGE)
+    is_memory = kinds[0] == MEMORY
     if options.memory_limit is not None and not is_memory:
         return fail(f"--memory-limit: is for memory snapshots and timelines of PyTorch: {names[0]} is none", USAGE)
     try:
@@ -67,19 +67,20 @@ def analyze_dumps(names: Sequence[str], options: argparse.Namespace) -> int:
     return _print(shown, options) or (BAD_INPUT if problems else OK)
 
 
-def _files(names: Sequence[str]) -> tuple[list[str], set[str]]:
-    """List the dumps among files and in folders, by name, and their kinds."""
+def _files(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """List the files that are named, those of folders that are dumps, and the kind of each."""
     from gssr.recognise import DUMPS, recognise
 
-    files, kinds = [], set()
+    files, kinds = [], []
     for name in names:
         inside = [name]
-        if os.path.isdir(name):
+        if is_folder := os.path.isdir(name):
             inside = sorted(os.path.join(name, each) for each in os.listdir(name) if not each.startswith("."))
         for file in inside:
-            if os.path.isfile(file) and (kind := recognise(file).kind) in DUMPS:
+            kind = "" if is_folder and os.path.isdir(file) else recognise(file).kind
+            if kind in DUMPS or not is_folder:
                 files.append(file)
-                kinds.add(kind)
+                kinds.append(kind)
     return files, kinds
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gssr.model.traces.memory import Allocation, DeviceMemory, Fit, OutOfMemory, frame_text, name_of, places
+from gssr.model.traces.memory import DeviceMemory, Fit, MemoryAllocation, OutOfMemory, frame_text, name_of, places
 from gssr.model.verdicts.words import took
 from gssr.render.cells import clean, flow, wrap
 from gssr.render.columns import bar, strip
@@ -310,7 +310,7 @@ def _object(each: DeviceMemory) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _allocation(one: Allocation) -> dict[str, Any]:
+def _allocation(one: MemoryAllocation) -> dict[str, Any]:
     stack = [frame_text(frame) for frame in one.stack[:_MOST_FRAMES]]
     return {"bytes": one.size, "place": one.place, "stack": stack}
 

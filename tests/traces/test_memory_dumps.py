@@ -211,6 +211,7 @@ def test_options_of_recordings_and_wrong_tables_are_refused(tmp_path: Path, caps
         (["--gpus", "0"], "--gpus: is for recordings and traces"),
         (["--csv", "kernels"], "there are: memory, allocations, memory_over_time, segments"),
         (["--memory-limit", "much"], "is not a size"),
+        ([path, str(write_timeline(tmp_path / "b", raw=True)), __file__], f"{__file__} is none of its kind"),
     ):
         assert main(["analyze", *words, path]) == 2
         assert says in capsys.readouterr().err

@@ -30,7 +30,7 @@ _OPERATOR = re.compile(r"at::_ops::(\w+)::")
 _GROWS, _SHRINKS = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
 
 
-class Allocation(NamedTuple):
+class MemoryAllocation(NamedTuple):
     """``size``: bytes that were asked for. ``stack``: what asked, empty where that was not recorded; ``place``: name_of
     it."""
 
@@ -45,7 +45,7 @@ class ProgramLine(NamedTuple):
     name: str
     bytes: int
     n: int
-    largest: Allocation
+    largest: MemoryAllocation
 
 
 class Pool(NamedTuple):
@@ -68,7 +68,7 @@ class Fit(NamedTuple):
 
     limit: int
     over: int
-    largest: tuple[Allocation, ...]
+    largest: tuple[MemoryAllocation, ...]
 
 
 class OutOfMemory(NamedTuple):
@@ -103,7 +103,7 @@ class DeviceMemory:
     steps: int
     peak_bytes: int | None
     peak_ns: int | None
-    alive: tuple[Allocation, ...] | None
+    alive: tuple[MemoryAllocation, ...] | None
     at_peak: dict[str, int] | None
     reserved_at_peak: int | None
     requested: int | None
@@ -156,7 +156,7 @@ class _Lives(NamedTuple):
     size: Ints
     stacks: Sequence[Stack]
 
-    def alive(self, k: int) -> tuple[Allocation, ...]:
+    def alive(self, k: int) -> tuple[MemoryAllocation, ...]:
         """Return the allocations alive after ``k`` steps, largest first."""
         which = np.flatnonzero((self.begin < k) & (k <= self.end))
         order = which[np.argsort(-self.size[which], kind="stable")].tolist()
@@ -164,7 +164,7 @@ class _Lives(NamedTuple):
         for at in order:
             if id(self.stacks[at]) not in names:
                 names[id(self.stacks[at])] = name_of(self.stacks[at])
-        return tuple(Allocation(int(self.size[at]), names[id(self.stacks[at])], self.stacks[at]) for at in order)
+        return tuple(MemoryAllocation(int(self.size[at]), names[id(self.stacks[at])], self.stacks[at]) for at in order)
 
     def totals(self, steps: int) -> Ints:
         """Return how many bytes are alive after 0, 1, ... ``steps`` steps."""
@@ -242,14 +242,14 @@ def _of_snapshot(dump: MemoryDump, held: Snapshot, device: int, limit: int | Non
 
 
 def _failure(
-    step: MemoryEvent, alive: tuple[Allocation, ...], requested: int, reserved: int, at_ns: int | None
+    step: MemoryEvent, alive: tuple[MemoryAllocation, ...], requested: int, reserved: int, at_ns: int | None
 ) -> OutOfMemory:
     """Return what failed. It would have had to fit into what PyTorch had and what the driver could still give."""
     fit = _fit(reserved + step.address, requested + step.size, alive)
     return OutOfMemory(step.size, requested, reserved, step.address, at_ns, step.stack, fit)
 
 
-def _fit(limit: int, needed: int, alive: Sequence[Allocation]) -> Fit:
+def _fit(limit: int, needed: int, alive: Sequence[MemoryAllocation]) -> Fit:
     """Say what would have to go of ``alive``, largest first, so that ``needed`` bytes fit; all of it if that is too
     little."""
     over, gone, found = needed - limit, 0, []
@@ -280,9 +280,9 @@ def _pools(segments: Sequence[Segment]) -> tuple[Pool, ...]:
     return tuple(sorted(pools, key=lambda pool: -pool.reserved))
 
 
-def places(alive: Sequence[Allocation]) -> list[ProgramLine]:
+def places(alive: Sequence[MemoryAllocation]) -> list[ProgramLine]:
     """Add allocations up by the line of the program that made them, most bytes first. ``alive``: largest first."""
-    groups: dict[str, list[Allocation]] = {}
+    groups: dict[str, list[MemoryAllocation]] = {}
     for each in alive:
         groups.setdefault(each.place, []).append(each)
     found = [ProgramLine(name, sum(each.size for each in own), len(own), own[0]) for name, own in groups.items()]
