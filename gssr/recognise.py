@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from gssr.guarded_sqlite import Guarded
 
 TRACES = ("kineto", "chrome", "nsys", "rocpd", "cube", "otf2")
+MEMORY, FLIGHT = "torch-memory", "nccl-flight-recorder"
+DUMPS = (MEMORY, FLIGHT)
+"""What PyTorch writes when something is wrong, of which ``gssr analyze`` makes pages of their own: memory snapshots and
+timelines, and NCCL's flight recorder."""
 FOREIGN = (
     "dcgmi-dmon", "nvidia-smi-dmon", "nvidia-smi-query", "prometheus", "prometheus-range", "gssr-0.x", "gssr-record",
     "kempnerpulse", "jobstats", "jobreport",
@@ -25,7 +29,7 @@ FOREIGN = (
 """Metric files of other tools: gssr.foreign."""
 DAMAGED = "damaged"
 """The kind of a database that can't be read: of a folder it is said, and not passed over as what is no trace."""
-READABLE = ("recording", *TRACES, *FOREIGN)
+READABLE = ("recording", *TRACES, *FOREIGN, *DUMPS)
 """Kinds that gssr reads as they are."""
 
 RANK_IN_NAME = re.compile(r"rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
@@ -70,7 +74,16 @@ class RecognisedFile(NamedTuple):
         """Why this is no recording, to follow the file's name in a sentence."""
         if self.kind in FOREIGN:
             return f"is another tool's ({self.kind}), not a recording: gssr import makes one of it"
+        if self.kind in DUMPS:
+            return self.no_trace
         return self.problem or f"is a trace ({self.kind}), not a recording"
+
+    @property
+    def no_trace(self) -> str:
+        """Why this is no trace, to follow the file's name in a sentence."""
+        if self.kind in DUMPS:
+            return f"is a dump of PyTorch ({self.kind}), neither a recording nor a trace: gssr analyze shows it"
+        return self.problem or "is a recording, not a trace"
 
 
 def _unread(what: str) -> str:
@@ -133,7 +146,29 @@ _RANGE = (
     rb'\{\s*"status"\s*:\s*(?:"error"\s*,|"success"\s*,\s*(?:"(?:isPartial|warnings|infos)"[^{}]{0,4000},\s*)?"data"\s*:\s*'
     rb'\{\s*"resultType")'
 )
+_PICKLES = (
+    (re.compile(rb"\x80[\x02-\x05].{0,64}(?:segments|device_traces)", re.DOTALL), MEMORY),
+    (
+        re.compile(
+            rb"\x80[\x02-\x05].{0,4096}?(?:pg_config|pg_status|entries|nccl_version|comm_lib_version)", re.DOTALL
+        ),
+        FLIGHT,
+    ),
+)
+_OTHER_PICKLE = re.compile(rb"\x80[\x02-\x05](?:\x95.{8}|[\x28-\x7d])", re.DOTALL)
+_OF_PICKLE = (
+    "is a pickle of Python, and neither a memory snapshot of PyTorch nor a dump of NCCL's flight recorder: GSSR reads no "
+    "other, since a pickle can run what it holds"
+)
+_RECORDED = rb"(?:entries|pg_config|pg_status|version|nccl_version|nccl_comm_state|comm_lib_version|rank)"
 _JSONS = (
+    (re.compile(rb"\[\s*\[\s*(?:\]\s*,\s*\[|-?\d)"), MEMORY, ""),
+    (
+        re.compile(rb'\{\s*"' + _RECORDED + rb'"\s*:(?s:.{0,100000}?)"(?:collective_seq_id|pg_config|pg_status)"\s*:'),
+        FLIGHT,
+        "",
+    ),
+    (re.compile(rb'\{\s*"pg_(?:config|status)"\s*:'), FLIGHT, ""),
     (re.compile(rb'\{\s*"rocprofiler-sdk-tool"\s*:'), "rocprof", f"is JSON of rocprofv3, {_OF_ROCPROF}"),
     (re.compile(_RANGE), "prometheus-range", ""),
     (re.compile(rb'\{\s*"metadata"\s*:\s*\{\s*"job_id"'), "gssr-0.x", ""),
@@ -333,6 +368,11 @@ def _of_text(text: bytes) -> RecognisedFile | None:
         return RecognisedFile("", "is a packed SQLite database: unpack it first")
     if text[257:262] == b"ustar":
         return _of_archive(text)
+    for pattern, kind in _PICKLES:
+        if pattern.match(text):
+            return RecognisedFile(kind)
+    if _OTHER_PICKLE.match(text):
+        return RecognisedFile("", _OF_PICKLE)
     start = _START.match(text)
     begin = start.end() if start else 0
     is_json = text[begin : begin + 1] in (b"{", b"[")
@@ -433,7 +473,7 @@ def _of_folder(path: str) -> RecognisedFile:
         file = os.path.join(path, name)
         if os.path.isfile(file):
             found = recognise(file)
-            if not found.problem and found.kind not in FOREIGN:
+            if not found.problem and found.kind not in (*FOREIGN, *DUMPS):
                 return found
             others.append(found)
     others.sort(key=lambda found: found.kind not in FOREIGN)

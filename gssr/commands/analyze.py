@@ -61,6 +61,13 @@ _FOR_TRACES = (
         },
     ),
     Option(
+        ("--memory-limit",),
+        {
+            "metavar": "SIZE",
+            "help": "of a memory snapshot of PyTorch: say what would have to go to fit into SIZE, such as 24G",
+        },
+    ),
+    Option(
         ("--max-size",),
         {"metavar": "SIZE", "help": "of a trace: refuse what unpacks to more, such as 100G (default: 16G)"},
     ),
@@ -190,6 +197,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 def _handle(options: argparse.Namespace, workers: "Workers") -> int:
     """Carry out ``gssr analyze``; return the exit code. ``workers``: who reads the traces of many ranks."""
     from gssr.metrics import select
+    from gssr.recognise import DUMPS
 
     wrong = page_options.wrong_width(options) or wrong_attach(options)
     if wrong:
@@ -207,6 +215,10 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
     names = [*options.input, *options.files] or own_recordings()
     if not names:
         return fail("no recording named, and no gssr_*.sql here: gssr analyze FILE.sql", USAGE)
+    if traces_among(names[:1], DUMPS):
+        from gssr.commands.dump_pages import analyze_dumps
+
+        return analyze_dumps(names, options)
     traces = traces_among(names)
     if traces and len(traces) < len(names):
         other = next(name for name in names if name not in traces)
@@ -215,6 +227,8 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
         if traces and getattr(options, name):
             return fail(f"--{name}: is for recordings: {traces[0]} is a trace", USAGE)
     if traces:
+        if options.memory_limit is not None:
+            return fail(f"--memory-limit: is for memory snapshots of PyTorch: {traces[0]} is none", USAGE)
         from gssr.commands.trace_pages import analyze_traces
 
         return analyze_traces(names, options, workers)

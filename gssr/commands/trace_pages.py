@@ -93,10 +93,16 @@ def opened(
 
     if max_size is None:
         return open_runs(names, ranks=ranks, window=window)
-    found = _SIZE.fullmatch(max_size.strip())
+    return open_runs(names, most_bytes=bytes_of("--max-size", max_size), ranks=ranks, window=window)
+
+
+def bytes_of(option: str, size: str) -> int:
+    """Return a size on the command line in bytes. ``option``: its name, for the message. Raises ValueError if it is no
+    size."""
+    found = _SIZE.fullmatch(size.strip())
     if found is None:
-        raise ValueError(f"--max-size: {max_size!r} is not a size: give bytes, 500M or 100G")
-    return open_runs(names, most_bytes=int(float(found[1]) * 1024 ** _POWER[found[2]]), ranks=ranks, window=window)
+        raise ValueError(f"{option}: {size!r} is not a size: give bytes, 500M or 100G")
+    return int(float(found[1]) * 1024 ** _POWER[found[2]])
 
 
 def _said(analyses: "Iterator[tuple[TraceSet, TraceAnalysis]]") -> "Iterator[tuple[TraceSet, TraceAnalysis]]":

@@ -104,7 +104,7 @@ def _traces_in(path: str, refused: list[str]) -> list[str]:
         return [os.path.join(path, name) for name in names if name == _ARCHIVE or name.endswith(_PROFILE)]
     traces = [file for file, _ in traces_in(path)]
     if not traces:
-        refused.append(f"{path}: {recognise(path).problem or 'holds a recording, not a trace'}")
+        refused.append(f"{path}: {recognise(path).no_trace}")
     return traces
 
 
@@ -113,7 +113,7 @@ def _attached(folder: str, path: str, runs: Sequence[RunReader], doubts: list[st
     Raises TraceError if it is no trace or of another run, and OSError if the file cannot be put there."""
     kind = recognise(path)
     if kind.kind not in TRACES:
-        raise TraceError(f"{path}: {kind.problem or 'is a recording, not a trace'}")
+        raise TraceError(f"{path}: {kind.no_trace}")
     try:
         told_to = _of_runs(path, next(open_traces([path]).timelines()), runs)
     except TraceError as problem:

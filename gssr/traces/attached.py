@@ -53,7 +53,7 @@ def _opened(folder: str, row: AttachedTrace) -> Attached:
         if problem is None:
             found = recognise(path)
             if found.kind not in TRACES:
-                return Attached(row, None, f"{path}: {found.problem or 'is a recording, not a trace'}")
+                return Attached(row, None, f"{path}: {found.no_trace}")
             timeline = next(open_traces([path]).timelines())
             problem = _problem(folder, row)  # what was read is still what was looked at
         return Attached(row, None, problem) if problem else Attached(row, _of_rank(timeline, row))

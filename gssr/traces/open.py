@@ -252,7 +252,7 @@ def _files_of(path: str, problems: list[str]) -> list[tuple[str, Format]]:
     if not os.path.isdir(path):
         found = recognise(path)
         if found.kind not in TRACES:
-            raise TraceError(f"{path}: {found.problem or 'is a recording, not a trace'}")
+            raise TraceError(f"{path}: {found.no_trace}")
         return [(path, cast(Format, found.kind))]
     if (whole := recognise(path)).kind == "otf2":
         return [(path, "otf2")]

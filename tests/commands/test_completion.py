@@ -131,7 +131,7 @@ def test_what_takes_no_known_words_is_free_text_or_a_number() -> None:
     }
     assert not any(flag in ("--metrics", "--run", "--input", "--output", "--report", "--rules") for _, flag in free)
     assert {flag for name, flag in free if name == "analyze"} == {
-        "--from", "--to", "--offset", "--ranks", "--steps", "--metric", "--max-size", "--width", "--dask",
+        "--from", "--to", "--offset", "--ranks", "--steps", "--metric", "--memory-limit", "--max-size", "--width", "--dask",
     }, "say in completion/completers.py what the option takes, or here that any text will do"  # fmt: skip
 
 

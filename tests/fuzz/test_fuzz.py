@@ -9,6 +9,7 @@ from tests.fuzz.readers import (
     Reader,
     amplify,
     blobs,
+    dumps,
     guided,
     large,
     metric_files,
@@ -24,6 +25,7 @@ from tests.fuzz.readers.attempts import MEMORY, PATIENCE, READERS, bounds, crash
 HERE = "on this machine"
 INPUTS = {
     recordings: 6, reports: 60, blobs: 12, texts: 150, traces: 1_000, tool_traces: 10, metric_texts: 350, metric_files: 120,
+    dumps: 150,
 }  # fmt: skip
 
 

@@ -222,6 +222,68 @@ def _profile(path: Path, calls: int, places: int, metrics: int, depth: int = 1) 
             add(f"{number}.data", values)
 
 
+_SNAPSHOT = b"\x80\x04}(\x8c\x08segments"
+
+
+def packed_pickle(path: Path, megabytes: int = 1000) -> None:
+    """A memory snapshot of PyTorch of empty lists, packed to a thousandth."""
+    _packed(path, chain([_SNAPSHOT + b"]("], (b"]" * (1 << 20) for _ in range(megabytes)), [b"eu."]))
+
+
+def marks_of_pickle(path: Path) -> None:
+    """A memory snapshot of 19 MB that begins lists in lists without an end."""
+    path.write_bytes(_SNAPSHOT + b"](" * 9_500_000)
+
+
+def dear_pickle(path: Path, n: int = 600_000) -> None:
+    """A memory snapshot of blocks that take as much memory as may be for their bytes."""
+    values = (b"J\xff\xff\xff\x7f", b"\x8a\x05\xff\xff\xff\xff\x7f", b"\x8c\x10active_allocated\x94")
+    names = (b"\x8c\x04size\x94", b"\x8c\x07address\x94", b"\x8c\x05state\x94")
+    first = b"}(" + b"".join(name + value for name, value in zip(names, values, strict=True)) + b"u"
+    block = b"}(h\0" + values[0] + b"h\1" + values[1] + b"h\2h\3u"
+    head = _SNAPSHOT + b"](}(\x8c\x0atotal_sizeK\1\x8c\6blocks]("
+    path.write_bytes(head + first + block * n + b"eueu.")
+
+
+def memory_events(path: Path, n: int = 400_000) -> None:
+    """A memory snapshot whose history is very long, of allocations that are never freed, each with a line of its own."""
+    steps = (
+        b"}(\x8c\x06action\x8c\x05alloc\x8c\x04addrJ%b\x8c\x04sizeK\x01u" % struct.pack("<i", at) for at in range(n)
+    )
+    path.write_bytes(b"".join([_SNAPSHOT + b"]\x8c\x0ddevice_traces](](", *steps, b"eeu."]))
+
+
+def memory_numbers(path: Path, n: int = 6_000_000) -> None:
+    """A memory timeline of so many times and no sizes."""
+    path.write_bytes(b"[[0" + b", 9" * n + b"], [[0, 0, 0, 0, 0, 0, 0, 0, 0]]]")
+
+
+def memory_steps(path: Path, n: int = 900_000) -> None:
+    """A memory timeline of so many steps."""
+    path.write_bytes(b"[" + b", ".join(b"[%d, 2, 999, 4]" % (1000 + at) for at in range(n)) + b"]")
+
+
+def many_process_groups(path: Path, n: int = 150_000) -> None:
+    """A dump of NCCL's flight recorder of a process group for each operation, all unfinished."""
+    groups = ",".join(f'"{at}":{{"desc":"a","ranks":"[0,1]"}}' for at in range(n))
+    entry = '{{"process_group":["{0}","a"],"collective_seq_id":1,"profiling_name":"nccl:b","record_id":{0}}}'
+    entries = ",".join(map(entry.format, range(n // 2)))
+    path.write_text(f'{{"pg_config":{{{groups}}},"entries":[{entries}]}}', encoding="ascii")
+
+
+def many_transfers(path: Path, n: int = 150_000) -> None:
+    """A dump of NCCL's flight recorder of so many sends, none of which is over."""
+    entry = '{{"process_group":["0","a"],"p2p_seq_id":{0},"profiling_name":"nccl:send 0->1","record_id":{0}}}'
+    entries = ",".join(map(entry.format, range(n)))
+    path.write_text(f'{{"pg_config":{{"0":{{"ranks":"[0,1]"}}}},"entries":[{entries}]}}', encoding="ascii")
+
+
+def many_ranks(path: Path, n: int = 2_500_000) -> None:
+    """A dump of NCCL's flight recorder of a process group of very many ranks."""
+    ranks = ",".join(map(str, range(n)))
+    path.write_text(f'{{"pg_config":{{"0":{{"ranks":"[{ranks}]"}}}},"entries":[]}}', encoding="ascii")
+
+
 FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "virtual table": ("a.db", virtual_table),
     "computed column": ("a.db", computed_column),
@@ -241,6 +303,15 @@ FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "profile": ("a.cubex", profile),
     "metrics of a profile": ("a.cubex", many_metrics),
     "places of a profile": ("a.cubex", many_places),
+    "packed pickle": ("a.pickle", packed_pickle),
+    "marks of a pickle": ("a.pickle", marks_of_pickle),
+    "dear pickle": ("a.pickle", dear_pickle),
+    "steps of memory": ("a.pickle", memory_events),
+    "times of memory": ("a.json", memory_numbers),
+    "timeline of memory": ("a.json", memory_steps),
+    "process groups": ("nccl_trace_rank_0", many_process_groups),
+    "sends": ("nccl_trace_rank_0", many_transfers),
+    "ranks of a group": ("nccl_trace_rank_0", many_ranks),
 }
 """What each file is called, and who makes it."""
 COMMANDS = {

@@ -17,6 +17,7 @@ from tests.fuzz.readers import (
     Parser,
     Reader,
     blobs,
+    dumps,
     metric_files,
     metric_texts,
     recordings,
@@ -35,6 +36,7 @@ READERS: tuple[Reader | Parser, ...] = (
     *tool_traces.READERS,
     *metric_files.READERS,
     *metric_texts.READERS,
+    *dumps.READERS,
 )
 PATIENCE = 60
 """An input that takes longer, s, is one that never ends."""

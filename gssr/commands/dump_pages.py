@@ -1,0 +1,158 @@
+"""``gssr analyze`` of what PyTorch dumps when something is wrong: memory snapshots and timelines, and NCCL's flight
+recorder."""
+
+import argparse
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gssr.commands import BAD_INPUT, OK, USAGE, fail, page_options, put
+
+if TYPE_CHECKING:
+    from gssr.render.roles import Row
+    from gssr.report.page import PageOptions
+
+_FOR_OTHERS = (
+    "plot_time_series", "plot_load_balancing", "show_metadata", "no_summary", "exact", "metrics", "run", "terminal",
+    "png", "report", "gpus", "start", "end", "rules", "ranks", "steps", "like_hta", "metric",
+    "history", "attach",
+)  # fmt: skip
+"""Options of ``gssr analyze`` that mean nothing for a dump."""
+
+
+class _Shown(NamedTuple):
+    """What is shown of dumps of one kind: the page, the JSON object, and tables by name with their columns."""
+
+    page: "Callable[[PageOptions], list[Row]]"
+    document: Callable[[], dict[str, Any]]
+    tables: Mapping[str, tuple[str, ...]]
+    rows: Callable[[str], Iterable[tuple[Any, ...]]]
+
+
+def analyze_dumps(names: Sequence[str], options: argparse.Namespace) -> int:
+    """Carry out ``gssr analyze`` for dumps of one kind; return the exit code. A file that can't be read is said, and the
+    others are shown."""
+    from gssr.commands.trace_pages import bytes_of
+    from gssr.recognise import MEMORY
+    from gssr.traces.timeline import TraceError
+
+    for name in _FOR_OTHERS:
+        if getattr(options, name) not in (None, False, []):
+            flag = {"start": "from", "end": "to"}.get(name, name.replace("_", "-"))
+            return fail(f"--{flag}: is for recordings and traces: {names[0]} is neither", USAGE)
+    files, kinds = _files(names)
+    if (other := next((file for file, kind in zip(files, kinds, strict=True) if kind != kinds[0]), None)) is not None:
+        return fail(f"{files[0]} is a dump of PyTorch and {other} is none of its kind: analyze them one by one", USAGE)
+    is_memory = kinds[0] == MEMORY
+    if options.memory_limit is not None and not is_memory:
+        return fail(f"--memory-limit: is for memory snapshots and timelines of PyTorch: {names[0]} is none", USAGE)
+    try:
+        limit = None if options.memory_limit is None else bytes_of("--memory-limit", options.memory_limit)
+        most = None if options.max_size is None else bytes_of("--max-size", options.max_size)
+        shown, problems = (_memory if is_memory else _hang)(files, most, limit)
+    except ValueError as error:
+        return fail(str(error), USAGE)
+    except TraceError as error:
+        return fail(str(error), BAD_INPUT)
+    for problem in problems:
+        fail(problem, BAD_INPUT)
+    if shown is None:
+        return BAD_INPUT
+    if options.csv is not None and options.csv not in shown.tables:
+        return fail(f"--csv: no table {options.csv!r}; there are: {', '.join(shown.tables)}", USAGE)
+    return _print(shown, options) or (BAD_INPUT if problems else OK)
+
+
+def _files(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """List the files that are named, those of folders that are dumps, and the kind of each."""
+    from gssr.recognise import DUMPS, recognise
+
+    files, kinds = [], []
+    for name in names:
+        inside = [name]
+        if is_folder := os.path.isdir(name):
+            inside = sorted(os.path.join(name, each) for each in os.listdir(name) if not each.startswith("."))
+        for file in inside:
+            kind = "" if is_folder and os.path.isdir(file) else recognise(file).kind
+            if kind in DUMPS or not is_folder:
+                files.append(file)
+                kinds.append(kind)
+    return files, kinds
+
+
+def _each_read(files: Sequence[str], read: Callable[[str], Any]) -> tuple[list[Any], list[str]]:
+    """Read files; return what they hold, and sentences on those that can't be read."""
+    from gssr.traces.timeline import TraceError
+
+    found, problems = [], []
+    for file in files:
+        try:
+            found.append(read(file))
+        except TraceError as error:
+            problems.append(str(error))
+    return found, problems
+
+
+def _memory(files: Sequence[str], most: int | None, limit: int | None) -> tuple[_Shown | None, list[str]]:
+    from gssr.model.traces.memory import device_memories
+    from gssr.report.memory import TABLES, memory_document, memory_page, memory_rows
+    from gssr.traces.memory_dump import read_memory_dump
+
+    read, problems = _each_read(files, lambda file: device_memories(read_memory_dump(file, most), limit))
+    found = [device for devices in read for device in devices]
+    if read and not found:
+        problems.append(f"{files[0]}: holds no memory of any GPU")
+    if not found:
+        return None, problems
+    return _Shown(
+        lambda asked: memory_page(found, asked), lambda: memory_document(found), TABLES,
+        lambda name: memory_rows(name, found),
+    ), problems  # fmt: skip
+
+
+def _hang(files: Sequence[str], most: int | None, _limit: int | None) -> tuple[_Shown | None, list[str]]:
+    from gssr.model.traces.hang import analyze_hang
+    from gssr.report.hang import TABLES, hang_document, hang_page, hang_rows
+    from gssr.traces.flight_recorder import read_flight_recorder
+
+    read, problems = _each_read(files, lambda file: read_flight_recorder(file, most))
+    if not read:
+        return None, problems
+    found = analyze_hang(read)
+    return _Shown(
+        lambda asked: hang_page(found, asked), lambda: hang_document(found), TABLES, lambda name: hang_rows(name, found)
+    ), problems  # fmt: skip
+
+
+def _print(shown: _Shown, options: argparse.Namespace) -> int:
+    """Print the page, the JSON object or a table; return the exit code."""
+    from gssr.commands.printing import Spool
+    from gssr.render.cells import harmless
+    from gssr.render.csv_cells import cell
+    from gssr.report.page import PageOptions
+    from gssr.report.terminal import to_text
+
+    if options.csv is None and not options.json:
+        asked = PageOptions(options.width, page_options.ascii_only(options), options.verbosity)
+        return put(to_text(shown.page(asked), page_options.wants_color(options), asked.ascii))
+    with Spool() as spool:
+        try:
+            if options.json:
+                for piece in json.JSONEncoder(indent=1, allow_nan=False).iterencode(shown.document()):
+                    spool.write(piece)
+                spool.write("\n")
+            else:
+                line = io.StringIO()
+                writer = csv.writer(line, lineterminator="\n")
+                for row in chain([shown.tables[options.csv]], shown.rows(options.csv)):
+                    writer.writerow([cell(harmless(value) if isinstance(value, str) else value) for value in row])
+                    spool.write(line.getvalue())
+                    line.seek(0)
+                    line.truncate()
+        except OSError as error:
+            return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
+        return spool.print()
