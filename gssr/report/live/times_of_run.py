@@ -81,6 +81,12 @@ def length_text(frame: Result, seconds: float) -> str:
     return duration(seconds) if frame.part is None else exact(seconds)
 
 
+def part_text(frame: Result) -> str:
+    """Say which part of the run is shown, as ``window_text`` does; "" if it is all of it."""
+    is_all = is_whole(frame) and not (frame.is_live and frame.query.span is not None)
+    return "" if is_all else window_text(frame)
+
+
 def window_text(frame: Result) -> str:
     """Say which window is shown: ``whole run, 10 min 0 s``, ``last 5 min`` of a live run, or from when to when."""
     if frame.is_live and frame.query.span is not None:

@@ -14,6 +14,7 @@ from gssr.model.live.live_result import Result
 from gssr.render.breakdown import LEAST_SHOWN, LOOKS, headline
 from gssr.render.cells import clean, fit
 from gssr.render.scale import fixed, percent
+from gssr.report.live.times_of_run import part_text
 from gssr.tui.shared.panel import Drawing
 from gssr.tui.view import View
 
@@ -103,6 +104,7 @@ class AccountTree(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
         breakdown = None if judgement is None else judgement.breakdown
         told = (id(breakdown), self.content_size.width, self.palette.theme)
         self.border_title = "where the GPU time goes" if result.is_live else "where the GPU time went"
+        self.border_subtitle = part_text(result)
         if told == self._told:
             return
         self._told = told
