@@ -3,7 +3,7 @@
 Reading many recordings, or the traces of many ranks, is the same work on one file after the other, and what comes of each
 is small. ``Workers.map`` gives the files to workers, a few at a time, and yields one result for each, in the order of the
 files: the answer does not depend on how many workers there are or how fast each is. Where a worker dies, its files are given
-out again, one by one: only a file that kills its worker a second time is left out, which the caller says.
+out again, one by one: only a file that kills two workers which have nothing else to do is left out, which the caller says.
 
 Dask's and MPI's workers are opened by gssr/commands/with_workers.py.
 """
@@ -89,7 +89,7 @@ class Workers:
         Args:
             work: must not change anything that a second call for the same file would trip over.
             files: the files, or what names each of them.
-            died: returns the result for a file that has killed its worker twice.
+            died: returns the result for a file that has killed two workers which had nothing else to do.
             per_worker: so many files pay for one more process of this machine; with less than two processes the caller
                 itself does the work, when it asks for each result.
             at_once: files that a worker is given at a time.
@@ -115,8 +115,11 @@ class Workers:
                 part, future = given.popleft()
                 answer = self._answer(future, meanwhile)
                 if answer is None:
-                    for file in part:
+                    for (
+                        file
+                    ) in part:  # which of them it was, or whether another process took the pool with it, is not known
                         own = self._answer(pool.submit_alone(work, file), meanwhile)
+                        own = own or self._answer(pool.submit_alone(work, file), meanwhile)
                         yield from _results(own or _Answer([died(file)]))
                 else:
                     yield from _results(answer)

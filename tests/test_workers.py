@@ -55,6 +55,27 @@ def test_files_of_a_worker_that_dies_are_read_again(tmp_path: Path, monkeypatch:
     assert sorted(os.listdir(tmp_path)) == ["file20", "file7"]
 
 
+def killing_at_first(files: Sequence[str], folder: Path) -> Iterator[str]:
+    """Kill the worker at two files: in the first group, and, slowly, at one of another group when it is read alone."""
+    for file in files:
+        if file == "file0" and len(files) > 1:
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if file == "file5" and len(files) > 1:
+            time.sleep(2)  # until the pool is gone
+        if file == "file5" and not (folder / file).exists():
+            (folder / file).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield file.upper()
+
+
+def test_a_file_is_not_blamed_for_another_ones_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its group went with the pool, and it has killed one worker by itself: it is given to a third one."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    work = partial(killing_at_first, folder=tmp_path)
+    assert list(HERE.map(work, FILES[:8], died, at_once=4)) == [file.upper() for file in FILES[:8]]
+
+
 def failing(files: Sequence[str]) -> Iterator[str]:
     for file in files:
         if file == "file9":
