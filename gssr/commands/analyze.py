@@ -21,6 +21,7 @@ from gssr.commands.with_workers import WORKERS, with_workers
 
 if TYPE_CHECKING:
     from gssr.model.analyze import Options as Wanted
+    from gssr.model.compare.scaling import ScalingKind
     from gssr.model.fleet.figures import RunFigures
     from gssr.model.results import Analysis
     from gssr.model.verdicts.table import RuleTable
@@ -103,8 +104,9 @@ OPTIONS = (
         ("--for",),
         {
             "dest": "purpose",
-            "choices": ("proposal",),
-            "help": "of a report as PDF: proposal is one page for a computing-time proposal, with the scaling of runs",
+            "choices": ("proposal", "proposal:strong", "proposal:weak"),
+            "help": "of a report as PDF: one page for a computing-time proposal; strong: the runs did the same work, weak: "
+            "each of their GPUs did",
         },
     ),
     Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
@@ -602,16 +604,17 @@ def _report(shown: Sequence[_Shown], path: str, purpose: str | None) -> int:
 def _write_report(shown: Sequence[_Shown], path: str, purpose: str | None) -> None:
     """Write the report, PDF or HTML by the end of ``path``, and name it on stderr.
 
-    ``purpose``: "proposal" for the page of that name, None for the whole report. Raises OSError.
+    ``purpose``: as --for has it, None for the whole report. Raises OSError.
     """
     from gssr.store.output_file import access_of, output_file
 
     reported = [analysis for each in shown for analysis in each.analyses]
     with output_file(path, access_of(each.name for each in shown)) as file:
-        if purpose == "proposal":
+        if purpose is not None:
             from gssr.report.pdf.proposal import proposal_pdf
 
-            proposal_pdf(reported, file)
+            kind: ScalingKind | None = "strong" if purpose.endswith(":strong") else "weak" if ":" in purpose else None
+            proposal_pdf(reported, file, kind)
         elif path.lower().endswith(".pdf"):
             from gssr.report.pdf.pdf import pdf_report
 

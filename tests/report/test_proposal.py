@@ -16,23 +16,24 @@ def lasting(n_gpus: int, seconds: float, state: str = "completed"):
     return analysis(n_gpus, max(n_gpus // 4, 1), window=Window(START, START + seconds, 0.0, 0.0, True), state=state)
 
 
-def pages(runs, tmp_path: Path) -> list[str]:
+def pages(runs, tmp_path: Path, kind=None) -> list[str]:
     with (tmp_path / "a.pdf").open("wb") as file:
-        proposal_pdf(runs, file)
+        proposal_pdf(runs, file, kind)
     done = subprocess.run(["pdftotext", "-layout", tmp_path / "a.pdf", "-"], capture_output=True, text=True, check=True)
     return done.stdout.split("\f")[:-1]
 
 
 def test_runs_are_compared_with_the_one_on_the_fewest_gpus() -> None:
     runs = [lasting(8, 50.0), lasting(4, 100.0), lasting(16, 50.0), lasting(32, 10.0, "failed"), lasting(4, 200.0)]
-    rows = scaling_rows(runs)
-    assert [(row.n_gpus, row.speedup) for row in rows] == [(4, 1.0), (4, 0.5), (8, 2.0), (16, 2.0)]
-    assert [row.same_work for row in rows] == pytest.approx([1.0, 0.5, 1.0, 0.5])
-    assert [row.same_work_per_gpu for row in rows] == pytest.approx([1.0, 0.5, 2.0, 2.0])
+    rows = scaling_rows(runs, "strong")
+    assert [(len(row.analysis.gpus), row.speedup) for row in rows] == [(4, 1.0), (4, 0.5), (8, 2.0), (16, 2.0)]
+    assert [row.efficiency for row in rows] == pytest.approx([1.0, 0.5, 1.0, 0.5])
+    assert [row.efficiency for row in scaling_rows(runs, "weak")] == pytest.approx([1.0, 0.5, 2.0, 2.0])
+    assert {row.efficiency for row in scaling_rows(runs, None)} == {None}
 
 
 def test_runs_on_one_number_of_gpus_say_nothing_of_scaling() -> None:
-    assert scaling_rows([lasting(4, 100.0), lasting(4, 50.0), lasting(8, 5.0, "killed"), without_gpus()]) == ()
+    assert scaling_rows([lasting(4, 100.0), lasting(4, 50.0), lasting(8, 5.0, "killed"), without_gpus()], "weak") == ()
 
 
 @pytest.mark.parametrize("runs", [[judged()], [lasting(2**k, 100.0) for k in range(1, 7)] * 3, [without_gpus()]])
@@ -60,3 +61,14 @@ def test_a_run_that_failed_stands_for_nothing_that_completed(tmp_path: Path, req
     assert re.search(r"^GPUs +8 GPUs", page, re.MULTILINE) and re.search(r"^State +completed", page, re.MULTILINE)
     (page,) = pages([lasting(32, 10.0, "failed")], tmp_path)
     assert re.search(r"^State +failed", page, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "last"), [("strong", r"2\.00 +50\.0 %"), ("weak", r"[\d.]+ +200\.0 %"), (None, r"\d\.\d{3}")]
+)
+def test_an_efficiency_is_given_only_by_who_knows_what_work_the_runs_did(kind, last, tmp_path: Path, requires) -> None:
+    requires("pdftotext", package="poppler-utils")
+    (page,) = pages([lasting(4, 100.0), lasting(16, 50.0)], tmp_path, kind)
+    assert re.search(rf"^ +16 +4 .*{last}$", page, re.MULTILINE), page
+    assert ("efficiency is the" in page) == (kind is not None)
+    assert "Of 2 runs that completed, this is the one on the most GPUs." in page

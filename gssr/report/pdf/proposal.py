@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from gssr.gpu_vendors import in_its_words
-from gssr.model.compare.scaling import ScalingRow, scaling_rows
+from gssr.model.compare.scaling import ScalingKind, ScalingRow, scaling_rows
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, fit
 from gssr.render.clock import duration
-from gssr.render.scale import UNKNOWN, count, energy, fixed, metric_of, percent
+from gssr.render.scale import UNKNOWN, count, fixed, metric_of, percent
 from gssr.report.breakdown import breakdown_remarks
 from gssr.report.breakdown_drawing import breakdown_drawing
 from gssr.report.content import ContentTable, along_time, facts, title
@@ -31,10 +31,20 @@ _LAYOUTS = ((1.3, 8), (0.9, 8), (0.9, 5), (0.7, 2))
 with which all is on one page is taken: where the GPU time went takes more room in some runs than in others."""
 _OVER_TIME_AROUND = 0.55
 """Inches that the labels around the picture over time take."""
+_JOULES_PER_KWH = 3.6e6
+_WORK = {
+    "strong": "Strong scaling: all runs did the same work. The efficiency is the GPU time of the run on the fewest GPUs, "
+    "divided by that of each run.",
+    "weak": "Weak scaling: each GPU had the same work in all runs. The efficiency is the duration of the run on the fewest "
+    "GPUs, divided by that of each run.",
+    None: "No efficiency is given, as the recordings do not say what work the runs did: --for proposal:strong if it was the "
+    "same in all, --for proposal:weak if it was the same for each GPU.",
+}
 
 
-def proposal_pdf(analyses: Sequence[Analysis], file: BinaryIO) -> None:
-    """Write the page as a PDF to ``file``; the same analyses give the same bytes. Raises OSError.
+def proposal_pdf(analyses: Sequence[Analysis], file: BinaryIO, kind: ScalingKind | None = None) -> None:
+    """Write the page as a PDF to ``file``; the same analyses give the same bytes. Raises OSError. ``kind``: of the
+    scaling, None if nobody said it.
 
     The run on the most GPUs that completed (of several such, the last) stands for what is proposed, and the others are for
     the scaling. If none completed, it is the one on the most GPUs.
@@ -42,21 +52,24 @@ def proposal_pdf(analyses: Sequence[Analysis], file: BinaryIO) -> None:
     rated = [(run.state == "completed", len(run.gpus), number) for number, run in enumerate(analyses)]
     shown = analyses[max(rated)[-1]]
     foot = fit(f"{title(shown)}, {shown.run.run_id}", 80, "…")
-    sheets = ((foot, _on_one_page(run, scaling_rows(analyses))) for run in (shown,))  # made in the style of the PDF
+    rows = scaling_rows(analyses, kind)
+    sheets = ((foot, _on_one_page(run, rows, kind)) for run in (shown,))  # made in the style of the PDF
     write_pdf(f"GPU usage: {title(shown)}", sheets, file)
 
 
-def _on_one_page(analysis: Analysis, rows: Sequence[ScalingRow]) -> Sheet:
+def _on_one_page(analysis: Analysis, rows: Sequence[ScalingRow], kind: ScalingKind | None) -> Sheet:
     """Write the page by the first of the layouts with which it is one page, or by the last."""
     for over_time, most in _LAYOUTS:
-        sheet = _written(analysis, rows, over_time, most)
+        sheet = _written(analysis, rows, kind, over_time, most)
         if len(sheet.figures) == 1:
             break
     return sheet
 
 
 @in_its_words
-def _written(analysis: Analysis, rows: Sequence[ScalingRow], over_time: float, most: int) -> Sheet:
+def _written(
+    analysis: Analysis, rows: Sequence[ScalingRow], kind: ScalingKind | None, over_time: float, most: int
+) -> Sheet:
     """Write the page about one run, with a scaling series if there is one.
 
     ``over_time`` and ``most``: a layout.
@@ -65,6 +78,8 @@ def _written(analysis: Analysis, rows: Sequence[ScalingRow], over_time: float, m
     sheet.write("GPU usage, for a computing-time proposal", Font(9.0, FAINT, bold=True))
     sheet.write(title(analysis), Font(17.0, INK, bold=True), most=1)
     sheet.y += 0.06
+    if rows:
+        sheet.write(f"Of {len(rows)} runs that completed, this is the one on the most GPUs.", DIM)
     for label, value in facts(analysis):
         if label in _FACTS:
             sheet.put(label, DIM, MARGIN, sheet.y)
@@ -74,13 +89,15 @@ def _written(analysis: Analysis, rows: Sequence[ScalingRow], over_time: float, m
     _breakdown(sheet, analysis)
     if drawn(analysis):
         name, *_ = along_time(analysis)
-        sheet.heading(f"{metric_of(name).label} over time", over_time + _OVER_TIME_AROUND)
+        sheet.heading(
+            f"{metric_of(name).label} over time: mean, and lowest to highest GPU shaded", over_time + _OVER_TIME_AROUND
+        )
         panel = panel_of(sheet, MARGIN + 0.35, WIDE - MARGIN, sheet.y + 0.12, over_time)
         band(panel, analysis, analysis.series[name], legend=False)
         panel.set_title("")
         sheet.y += over_time + _OVER_TIME_AROUND
     if rows:
-        _scaling(sheet, rows, analysis, most)
+        _scaling(sheet, rows, kind, analysis, most)
     return sheet
 
 
@@ -91,7 +108,8 @@ def _breakdown(sheet: Sheet, analysis: Analysis) -> None:
         return
     sheet.heading("Where does the GPU time go?", 1.0)
     sheet.write(drawing.headline, BODY)
-    draw_bar_and_legend(sheet, drawing, breakdown_remarks(breakdown))
+    remarks = [*breakdown_remarks(breakdown), "times are GPU time: a minute of four GPUs is 4 min"]
+    draw_bar_and_legend(sheet, drawing, remarks)
     losses = [verdict for verdict in analysis.judgement.verdicts if verdict.severity != "info"]
     for verdict in losses[:MOST_LOSSES]:
         cost = f" (about {float(f'{verdict.gpu_hours:.2g}'):,.10g} GPU-hours)" if verdict.gpu_hours else ""
@@ -100,30 +118,30 @@ def _breakdown(sheet: Sheet, analysis: Analysis) -> None:
         sheet.write(f"and {count(len(losses) - MOST_LOSSES, 'more')}: see gssr analyze", DIM)
 
 
-def _scaling(sheet: Sheet, rows: Sequence[ScalingRow], shown: Analysis, most: int) -> None:
+def _scaling(sheet: Sheet, rows: Sequence[ScalingRow], kind: ScalingKind | None, shown: Analysis, most: int) -> None:
     """Write a table of how runs on different numbers of GPUs compare: the run that all are compared with, the one that the
     page is about, and of the others those on the most GPUs, ``most`` runs in all."""
     others = [row for row in rows[1:] if row.analysis is not shown]
     left_out = others[: max(len(rows) - most, 0)]
     kept = [row for row in rows if not any(row is other for other in left_out)]
+    columns = {
+        "GPUs": [str(len(row.analysis.gpus)) for row in kept],
+        "nodes": [str(row.analysis.n_nodes) for row in kept],
+        "duration": [duration(row.analysis.window.duration) for row in kept],
+        "GPU-hours": [fixed(row.analysis.gpu_hours, 3) for row in kept],
+        "energy, kWh": [_kwh(row.analysis.energy_j) for row in kept],
+        "score": [fixed(row.analysis.score, 3, UNKNOWN) for row in kept],
+    }
+    if kind == "strong":
+        columns["speedup"] = [fixed(row.speedup, 2) for row in kept]
+    if kind is not None:
+        columns["efficiency"] = [UNKNOWN if row.efficiency is None else percent(row.efficiency) for row in kept]
     sheet.heading("Scaling", 0.8)
-    cells = [
-        (
-            str(row.n_gpus), str(row.analysis.n_nodes), duration(row.analysis.window.duration),
-            fixed(row.analysis.gpu_hours, 3 if row.analysis.gpu_hours < 10 else 1),
-            energy(row.analysis.energy_j).partition(" (")[0], fixed(row.analysis.score, 3, UNKNOWN),
-            fixed(row.speedup, 2), percent(row.same_work), percent(row.same_work_per_gpu),
-        )
-        for row in kept
-    ]  # fmt: skip
-    head = (
-        "GPUs", "nodes", "duration", "GPU-hours", "energy", "score", "speedup", "if same work", "if same work per GPU",
-    )  # fmt: skip
-    write_table(sheet, "", ContentTable(head, tuple(cells), 0))
+    write_table(sheet, "", ContentTable(tuple(columns), tuple(zip(*columns.values(), strict=True)), 0))
     if left_out:
         sheet.write(f"Left out: {count(len(left_out), 'more run')}.", DIM)
-    sheet.write(
-        "The last two columns are efficiencies against the run on the fewest GPUs: the first holds if all runs did the same "
-        "work, the second if each GPU had the same work in all of them. Which of the two it was, the recordings do not say.",
-        DIM,
-    )
+    sheet.write(_WORK[kind], DIM)
+
+
+def _kwh(joules: float | None) -> str:
+    return UNKNOWN if joules is None else fixed(joules / _JOULES_PER_KWH, 3)
