@@ -450,6 +450,11 @@ def _notes(found: Fleet, whole: RunGroup, width: int, marks: Glyphs) -> list[Row
     without = [run.file for run in found.runs if not run.n_gpus and run.state != "running"]
     if without:
         sentences.append(f"{_named(without, 'run')}: no GPU was recorded; gssr analyze shows why")
+    if found.n_earlier:
+        sentences.append(f"not counted, as begun before --since: {count(found.n_earlier, 'run')}")
+    n_nameless = sum(run.job_id is None for run in found.runs)
+    if found.allocated is not None and n_nameless:
+        sentences.append(f"{count(n_nameless, 'run')} without a job's number: the accounting can't tell of which job")
     if found.allocated is not None and found.allocated.n_without:
         runs = count(found.allocated.n_without, "run")
         sentences.append(f"{runs} with a job that the accounting does not have, at that time and with GPUs")

@@ -34,6 +34,7 @@ def document(found: Fleet, by: Sequence[str], sort: str, most: int | None) -> di
         "runs": [_run(run) for run in found.runs],
         "unreadable": list(found.unreadable),
         "copies": list(found.copies),
+        "n_earlier": found.n_earlier,
         "allocated": None if found.allocated is None else _allocated(found.allocated),
     }
 

@@ -5,9 +5,11 @@ import io
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -180,7 +182,11 @@ def printed_csv(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_runs_from_before_are_left_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "6 recordings, 0 runs" in printed(capsys, str(folder), "--since", "30d")
+    late = printed(capsys, str(folder), "--since", "30d")
+    assert "6 recordings, 0 runs" in late and "not counted, as begun before --since: 4 runs" in late
+    for more in ([], ["--index", str(folder / "index")], ["--index", str(folder / "index")]):
+        assert main(["fleet", str(folder), "--since", "30d", "--json", *more]) == 0
+        assert json.loads(capsys.readouterr().out)["n_earlier"] == 4
     assert "6 recordings, 4 runs" in printed(capsys, str(folder), "--since", "2023-11-14")
 
 
@@ -275,6 +281,12 @@ def test_what_was_allocated_and_not_recorded_is_on_the_page_and_in_the_json(
     assert re.search(r"^ada +1 +0.200 +0.067", page, re.MULTILINE) and re.search(
         r"^eve +0 +0.100 +0.000 +- ", page, re.MULTILINE
     )
+    assert "without a job's number" not in page
+    by_hand = shutil.copy(recording, tmp_path / "by_hand.sql")
+    with closing(sqlite3.connect(by_hand)) as connection, connection:
+        connection.execute("UPDATE runs SET job_id = NULL")
+    page = printed(capsys, str(by_hand), "--no-index", "--sacct", str(tmp_path / "sacct.txt"))
+    assert "1 run without a job's number: the accounting can't tell of which job" in page
 
 
 def test_accounting_that_can_not_be_had_is_a_sentence(

@@ -432,22 +432,25 @@ ALL = FleetRequest()
 
 class Fleet(NamedTuple):
     """``runs``, each once, in the order of the recordings; how many recordings were looked into; sentences about what could
-    not be read; ``copies``: recordings of which a run was read elsewhere already; ``allocated``: what the scheduler
-    allocated, None where nobody asked."""
+    not be read; ``copies``: recordings of which a run was read elsewhere already; ``n_earlier``: runs that are left out
+    because they began before FleetRequest.since; ``allocated``: what the scheduler allocated, None where nobody asked."""
 
     runs: tuple[RunFigures, ...]
     n_recordings: int
     unreadable: tuple[str, ...]
     copies: tuple[str, ...]
+    n_earlier: int = 0
     allocated: Allocated | None = None
 
 
 class _Read(NamedTuple):
-    """``state``: of the recording before it was read, where the runs may be kept."""
+    """``state``: of the recording before it was read, where the runs may be kept; ``earlier``: ids and starts of the runs
+    that were not read because they began before FleetRequest.since."""
 
     runs: list[RunFigures]
     problem: str | None
     state: str | None = None
+    earlier: tuple[tuple[str, float | None], ...] = ()
 
 
 def read_fleet(
@@ -465,16 +468,19 @@ def read_fleet(
     runs: dict[tuple[str, float | None], RunFigures] = {}
     unreadable: list[str] = []
     copies: dict[str, None] = {}
+    earlier: set[tuple[str, float | None]] = set()
     reads = _all(names, request, workers) if index is None else _with_index(names, request, index, workers)
     for done, (name, read) in enumerate(zip(names, reads, strict=True)):
+        earlier.update(read.earlier)
         for run in read.runs:
             if request.since is not None and run.began < request.since:
+                earlier.add((run.run_id, run.started_at))
                 continue
             if runs.setdefault((run.run_id, run.started_at), run) is not run:
                 copies[name] = None
         unreadable += [read.problem] if read.problem else []
         progress((done + 1) / len(names))
-    return Fleet(tuple(runs.values()), len(names), tuple(unreadable), tuple(copies))
+    return Fleet(tuple(runs.values()), len(names), tuple(unreadable), tuple(copies), len(earlier))
 
 
 def _with_index(names: Sequence[str], request: FleetRequest, index: Index, workers: Workers) -> Iterator[_Read]:
@@ -520,10 +526,11 @@ def _read(name: str, request: FleetRequest) -> _Read:
         before = state(name)
         with closing(open_recording(name)) as recording:
             readers = [own for own in recording.runs if request.since is None or extent(own)[0] >= request.since]
+            earlier = tuple((own.run_id, own.run.started_at) for own in recording.runs if own not in readers)
             runs += (read_figures(reader, name, request.verdicts, request.rules) for reader in readers)
             if recording.damage or not all(is_final(run.state, name) for run in runs):
                 before = None
-            return _Read(runs, recording.damage, before)
+            return _Read(runs, recording.damage, before, earlier)
     except RecordingError as error:
         return _Read(runs, str(error))
     except OSError as error:
