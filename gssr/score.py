@@ -18,18 +18,8 @@ DEFINITION = "S = 4 (s(a A) - 1/2) (s(b F + c O exp(-l F)) - 1/2), s the logisti
 SCALE = "0 is idle, 1 saturated"
 CAVEAT = "indicative only: it does not compare algorithms and does not replace time to solution"
 
-GOOD, FAIR, POOR = "good", "fair", "poor"
-WORDS = ((0.5, GOOD), (0.25, FAIR), (0.0, POOR))
-"""What a score from so much on is called. Limits of our own: 0.55 is a dense training job whose SMs are active for 80 % of
-the time at 40 % of their pipes' cycles."""
-
 NOT_ON_AMD = "AMD's driver has no SM or pipe activity"
 _LACKS = {"amd": NOT_ON_AMD, "nvml": "SM activity needs DCGM, or Hopper or newer (gssr doctor)"}
-
-
-def word(score: float | None) -> str:
-    """Return the word for a score ("good", "fair" or "poor"); "" for None."""
-    return "" if score is None else next(name for least, name in WORDS if score >= least or not least)
 
 
 def _half_logistic(x: float) -> float:
