@@ -73,6 +73,9 @@ parameters were published by the GSSR authors, who fitted them on synthetic data
 
 It is **{caveat}**.
 
+*F* is a sum over four kinds of pipes: with one of them full all the time it is 1, and the score at most 0.913. Only programs
+that keep several kinds busy at once come nearer to 1.
+
 The means are over all non-NULL samples of all GPUs in the window; a GPU's score is from its own. *F* is the sum of four
 means. Without samples of an input, so without profiling metrics (DCGM or GPM) and on AMD's GPUs,
 there is no score.
