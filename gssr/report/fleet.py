@@ -98,7 +98,7 @@ def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -
                 own = fleet.groups(runs, by, options.sort)
                 if len(own) > 1:
                     rows += page.ranking(by, own)
-            rows += page.runs("Which runs waste most?", _most_wasted(runs))
+            rows += page.runs("Most GPU-hours × (1 - score)", _most_wasted(runs))
             rows += page.runs("Which never used some of their GPUs?", fleet.with_unused(runs), "unused")
             rows += page.runs("Which are badly balanced?", fleet.uneven(runs), "uneven %")
             rows += page.nodes(fleet.slow_nodes(runs))
