@@ -175,13 +175,13 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str], workers: "Wo
     n_runs += n_traced
     for problem in problems:
         code = fail(problem, BAD_INPUT)
-    code = _said(options.output, n_runs, n_there) or code
+    code = _print_exported(options.output, n_runs, n_there) or code
     return BAD_INPUT if found.unreadable else code
 
 
-def _said(output: str, n_runs: int, n_there: int = 0) -> int:
-    """Print how many runs were exported where, and how many were there before; return the exit code. Prints nothing for
-    none, or where stdout was written to."""
+def _print_exported(output: str, n_runs: int, n_there: int = 0) -> int:
+    """Print how many runs were exported to ``output``, and how many were there already; return the exit code. Nothing is
+    printed if there are neither, or if the export itself went to stdout."""
     from gssr.render.cells import clean
 
     if not (n_runs or n_there) or output.startswith("/dev/") or not (os.path.isdir(output) or os.path.isfile(output)):
@@ -241,7 +241,7 @@ def _one_file(options: argparse.Namespace) -> int:
             bar.clear()
         for sentence in dict.fromkeys(reader.damage for reader in runs if reader.damage):
             code = fail(sentence, BAD_INPUT)
-        return _said(output, len(runs)) or code
+        return _print_exported(output, len(runs)) or code
 
 
 def _write(runs: "Mapping[RunReader, str]", options: argparse.Namespace, access: "Access", bar: "ProgressBar") -> None:
@@ -314,9 +314,13 @@ def _sink(options: argparse.Namespace, names: Sequence[str]) -> "Iterator[Sink]"
         yield ParquetSink(options.output, options.force_overwrite, access)
 
 
-class _Exported(NamedTuple):
-    """What came of a recording: how many runs were exported, were there already, or are left for later as they have not
-    ended; sentences about what could not be exported; and files that hold runs of it and of those before it."""
+class _RecordingExport(NamedTuple):
+    """The outcome of exporting one recording.
+
+    ``n_runs`` were exported, ``n_there`` were in the export already, ``n_going_on`` have not ended and are left for later.
+    ``problems``: a sentence for each thing that could not be exported. ``pieces``: finished files with runs of this and of
+    earlier recordings, for ``Sink.put``.
+    """
 
     n_runs: int
     n_there: int
@@ -365,9 +369,9 @@ def _export(
     return n_runs, n_there, code
 
 
-def _unread(named: tuple[str, str]) -> _Exported:
+def _unread(named: tuple[str, str]) -> _RecordingExport:
     """Return what is said of a recording that no worker has survived."""
-    return _Exported(0, 0, 0, [f"{named[1]}: the process that read it died"])
+    return _RecordingExport(0, 0, 0, [f"{named[1]}: the process that read it died"])
 
 
 def _export_each(
@@ -376,7 +380,7 @@ def _export_each(
     tables: Sequence[str],
     rules: "Rules",
     progress: Callable[[float], None] = lambda _: None,
-) -> "Iterator[_Exported]":
+) -> "Iterator[_RecordingExport]":
     """Export recordings, each given by its path and what it is called, and yield what came of each.
 
     ``tables``: their names, which is all that a worker is sent of them; ``progress`` is called with the share done, 0-1.
@@ -400,7 +404,7 @@ def _export_recording(
     tables: "Sequence[ExportTable]",
     rules: "Rules",
     progress: Callable[[float], None],
-) -> _Exported:
+) -> _RecordingExport:
     """Export the runs of a recording.
 
     ``place``: its path; ``name``: what it is called; ``progress`` is called with the share done, 0-1. Raises OSError where
@@ -430,7 +434,7 @@ def _export_recording(
                 problems.append(recording.damage)
     except RecordingError as error:
         problems.append(str(error))
-    return _Exported(n_runs, n_there, n_going_on, problems)
+    return _RecordingExport(n_runs, n_there, n_going_on, problems)
 
 
 def _add_share(progress: Callable[[float], None], before: float, n: int, share: float) -> None:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gssr.convert.parquet import array_of, parquet_writer, type_of
-from gssr.convert.tables import EXPORTED, RUN, Columns, DatasetBusyError, ExportError, ExportTable, WrittenFile
+from gssr.convert.tables import EXPORTED, RUN, Columns, DatasetBusyError, ExportError, ExportTable, Sink, WrittenFile
 from gssr.model.fleet.fleet import week_of
 from gssr.store.disk import FILE
 from gssr.store.merge.lock import Lock, acquire
@@ -52,8 +52,9 @@ _PATIENCE = 600.0
 """Seconds for which another export into the same data set is waited for."""
 
 
-class DatasetSink:
-    """What a worker writes into: a Sink. It holds nothing open when it is pickled, before the first run."""
+class DatasetSink(Sink):
+    """The copy of a data set that a worker writes into: its files stay aside until the exporting process puts them into
+    place. Nothing is open when it is pickled, before the first run."""
 
     splits_runs = True
     most_nodes = 1 << 30
@@ -71,7 +72,7 @@ class DatasetSink:
         self._pieces: list[WrittenFile] = []
 
     def begin(self, run_id: str, tables: Sequence[ExportTable], started_at: float | None) -> Sequence[ExportTable]:
-        """As in Sink: the tables are those in which the run is missing."""
+        """Begin a run, and return the tables in which it is missing."""
         if run_id in self._begun:
             raise ExportError(f"run {run_id!r} was exported already, from another recording")
         self._run_id, self._week = run_id, week_of(started_at)
@@ -89,11 +90,11 @@ class DatasetSink:
         return _FileAside(table, self._week, self._aside, self._access)
 
     def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:  # noqa: ARG002, the node is a column
-        """As in Sink."""
+        """Add rows to a table of the run."""
         self._rows[table.name].add(columns)
 
     def end(self) -> None:
-        """As in Sink."""
+        """Complete the run."""
         rows, self._rows = self._rows, {}
         for name, own in rows.items():
             if own.is_written:
@@ -107,24 +108,14 @@ class DatasetSink:
                 self._pieces.append(self._open.pop((name, self._week)).close())
 
     def undo(self) -> None:
-        """As in Sink."""
+        """Remove what was written of the run that was begun."""
         self._begun.discard(self._run_id)
         for own in self._rows.values():
             own.discard()
         self._rows = {}
 
-    def stay(self) -> None:
-        """As in Sink."""
-
-    def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:  # noqa: ARG002
-        """As in Sink, for a copy: nothing is put anywhere."""
-        return ()
-
-    def finish(self) -> None:
-        """As in Sink, for a copy."""
-
     def hand_over(self) -> Sequence[WrittenFile]:
-        """As in Sink."""
+        """Complete the files that hold several runs, and return them."""
         pieces = [*self._pieces, *(own.close() for own in self._open.values())]
         self._pieces, self._open = [], {}
         return pieces
@@ -331,11 +322,12 @@ class ParquetDataset(DatasetSink):
         self._lock.release()
 
     def stay(self) -> None:
-        """As in Sink."""
+        """Show other exports that this one is at work."""
         self._lock.touch()
 
     def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:
-        """As in Sink. They are put into place by ``finish``, which is called when there are many of them."""
+        """Take files that workers have handed over. ``finish`` puts them into place, and is called here if there are
+        many."""
         twice: dict[str, None] = {}
         for piece in pieces:
             own = self._own.setdefault((piece.table, piece.week), set())
@@ -353,7 +345,7 @@ class ParquetDataset(DatasetSink):
         return list(twice)
 
     def finish(self) -> None:
-        """As in Sink: put into place what is waiting. Raises ExportError, too."""
+        """Put the files that are waiting into place. Raises ExportError, too."""
         waiting, self._waiting = self._waiting, []
         groups: dict[tuple[str, str], list[WrittenFile]] = {}
         for piece in waiting:

@@ -30,7 +30,7 @@ from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.fleet.allocations import PLACES, Allocated
 from gssr.model.fleet.figures import RUN_COLUMNS, RunFigures
 from gssr.model.fleet.fleet import COMPUTING, Fleet, job_of, name_of, node_figures, week_of
-from gssr.store.disk import COMPANIONS, FILE, PLANTED, companion_path, is_file_or_none, is_planted
+from gssr.store.disk import COMPANIONS, PLANTED, companion_path, is_file_or_none, is_planted, make_file
 from gssr.store.format.schema import Column
 
 APPLICATION_ID = 0x47535346  # "GSSF"
@@ -148,7 +148,7 @@ def update_database(path: str, found: Fleet) -> int:
     is_new = _check(path)
     try:
         if is_new:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE))
+            os.close(make_file(path, os.O_EXCL))
         with closing(_open(path)) as connection:
             _check_tables(connection, path)
             connection.set_authorizer(not_by_itself)
@@ -240,7 +240,7 @@ def _write(connection: sqlite3.Connection, found: Fleet) -> int:
         table = database.table(name)
         types = {column.name: _PYTHON[column.type] for column in columns}
         if not table.exists():
-            table.create(types, pk=KEYS[name] if len(KEYS[name]) > 1 else KEYS[name][0])
+            table.create(types, pk=_primary_key(name))
         for column in types.keys() - set(table.columns_dict):  # of an earlier version's file
             table.add_column(column, types[column])
     for name, column in INDEXES:
@@ -254,9 +254,13 @@ def _write(connection: sqlite3.Connection, found: Fleet) -> int:
         if name in ("causes", "nodes"):  # of which a run may have others than before
             keys = [(_key(run),) for run in found.runs]
             connection.executemany(f"DELETE FROM {name} WHERE run = ?", keys)
-        pk = KEYS[name] if len(KEYS[name]) > 1 else KEYS[name][0]
-        database.table(name).upsert_all(rows, pk=pk, batch_size=_AT_ONCE)
+        database.table(name).upsert_all(rows, pk=_primary_key(name), batch_size=_AT_ONCE)
     return int(database.table("runs").count) - int(before)
+
+
+def _primary_key(table: str) -> str | tuple[str, ...]:
+    """Return the key of a table as sqlite-utils takes it: a name, or several."""
+    return KEYS[table] if len(KEYS[table]) > 1 else KEYS[table][0]
 
 
 def _rows(found: Fleet) -> Mapping[str, Iterable[dict[str, Any]]]:

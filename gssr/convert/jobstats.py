@@ -30,7 +30,8 @@ _FIRST_SECONDS = 5.0
 
 
 class NodeAllocation(NamedTuple):
-    """What Slurm gave a job on each of its nodes; None is unknown. ``memory`` in bytes, 0 for all that a node has."""
+    """The CPUs and the memory (bytes; 0: all that a node has) that Slurm gave a job on each of its nodes; None is
+    unknown."""
 
     cpus: int | None
     memory: int | None
@@ -118,8 +119,8 @@ def _sums_by_gpu(runs: Sequence[RunReader]) -> dict[tuple[str, int], "_GpuSums"]
 
 @dataclass
 class _GpuSums:
-    """What the runs of a job add up to on one GPU. ``seconds``: by metric, the time of its samples; ``totals``: their sum
-    times that between two of them; ``most_memory`` and ``memory_total`` in bytes, None if unknown."""
+    """Sums over the runs of a job on one GPU. ``seconds``: the time that each metric was sampled, by its name; ``totals``:
+    the integral of its values over that time; ``most_memory`` and ``memory_total`` in bytes, None if unknown."""
 
     seconds: dict[str, float]
     totals: dict[str, float]
@@ -137,7 +138,7 @@ class _GpuSums:
 
     @property
     def busy(self) -> float | None:
-        """How busy the GPU was, 0-1; None if unknown."""
+        """Return the mean activity of the GPU, 0-1; None if unknown."""
         return next((self.totals[name] / self.seconds[name] for name in _BUSY if self.seconds.get(name)), None)
 
 

@@ -137,7 +137,7 @@ def _lines(every: Sequence[_GpuSeries], name: str) -> Iterator[str]:
                     samples = part.reader.samples([name], np.array([part.position]), window)
                     yield from _text(begin, samples.time, samples.values[name] * family.factor)
             continue
-        held = _held(batch, name)
+        held = _read_metric(batch, name)
         for series in batch:
             begin = family.sample + labels(series.labels)
             for part in series.parts:
@@ -169,7 +169,7 @@ def _batches(every: Sequence[_GpuSeries]) -> Iterator[list[_GpuSeries]]:
         yield batch
 
 
-def _held(batch: Sequence[_GpuSeries], name: str) -> dict[tuple[int, int], tuple[Floats, Floats]]:
+def _read_metric(batch: Sequence[_GpuSeries], name: str) -> dict[tuple[int, int], tuple[Floats, Floats]]:
     """Read one metric of all GPUs of a batch, each recording once. Returns times and values, float64[n] each, by the
     reader's id and the GPU's position there; nothing for a GPU without a row."""
     wanted: dict[RunReader, list[int]] = {}

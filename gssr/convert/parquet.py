@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gssr.convert.tables import NODE, RUN, Columns, ExportError, ExportTable, WrittenFile, plain
+from gssr.convert.tables import NODE, RUN, Columns, ExportError, ExportTable, Sink, plain
 from gssr.metrics import BY_NAME
 from gssr.store.disk import allow_descriptors
 from gssr.store.format.schema import Column
@@ -50,7 +50,7 @@ def folder_name(key: str, value: str | None) -> str:
     return f"{key}={quote(value, safe='') if value else NULL}"
 
 
-class ParquetSink:
+class ParquetSink(Sink):
     """Write tables as Parquet files; a Sink.
 
     The rows of one ``write`` become one row group, of which 4 kB stay in memory until its file is closed. If more than
@@ -74,14 +74,14 @@ class ParquetSink:
         self._writers: dict[str, tuple[pq.ParquetWriter, BinaryIO]] = {}
 
     def begin(self, run_id: str, tables: Sequence[ExportTable], started_at: float | None) -> Sequence[ExportTable]:  # noqa: ARG002
-        """As in Sink."""
+        """Begin a run, and return those of its tables that are to be written."""
         self._run_id, self._tables = run_id, tables
         self._check_that_it_is_new()
         self._staged = tempfile.mkdtemp(prefix=".gssr-export-", dir=self._folder)
         return tables
 
     def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:
-        """As in Sink."""
+        """Add rows to a table of the run."""
         folder = os.path.join(self._staged, table.name, folder_name(RUN, self._run_id))
         if table.per_node:
             folder = os.path.join(folder, folder_name(NODE, node))
@@ -105,7 +105,7 @@ class ParquetSink:
         writer[0].write_table(pa.Table.from_arrays(arrays, schema=schema))
 
     def end(self) -> None:
-        """See Sink. Moves the run's finished folders into place, replacing those of an earlier export."""
+        """Complete the run: move its finished folders into place, where they replace those of an earlier export."""
         self._close()
         self._check_that_it_is_new()  # another process may have written the same run meanwhile
         for table in self._tables:
@@ -124,22 +124,8 @@ class ParquetSink:
         if not self._overwrite and any(os.path.lexists(self._place(table)) for table in self._tables):
             raise ExportError(f"run {self._run_id!r} is in {self._folder} already; -f replaces it")
 
-    def hand_over(self) -> Sequence[WrittenFile]:
-        """As in Sink."""
-        return ()
-
-    def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:  # noqa: ARG002
-        """As in Sink."""
-        return ()
-
-    def stay(self) -> None:
-        """As in Sink."""
-
-    def finish(self) -> None:
-        """As in Sink."""
-
     def undo(self) -> None:
-        """As in Sink."""
+        """Remove what was written of the run that was begun."""
         try:
             self._close()
         except OSError:

@@ -162,9 +162,12 @@ class WrittenFile(NamedTuple):
 
 
 class Sink(Protocol):
-    """What an export writes into. For each run call ``begin``, ``write`` any number of times, and ``end``; after some runs
-    ``hand_over``, whose files go to ``put``; after the last run ``finish``. If anything goes wrong call ``undo`` instead of
-    ``end``: then nothing of that run is left (of CSV and JSON files nothing at all). All methods may raise OSError."""
+    """The place that an export writes into: a folder of files, or a data set.
+
+    For each run call ``begin``, ``write`` any number of times, and ``end``; after some runs ``hand_over``, whose files go to
+    ``put``; after the last run ``finish``. If anything goes wrong call ``undo`` instead of ``end``: then nothing of that run
+    is left (of CSV and JSON files nothing at all). All methods may raise OSError.
+    """
 
     splits_runs: bool
     """Several workers may each write some of the runs into a copy of it, by ``begin`` to ``hand_over``; ``put`` and
@@ -187,16 +190,20 @@ class Sink(Protocol):
         """Complete the run: from now on it is in the export, or in what ``hand_over`` returns."""
 
     def hand_over(self) -> Sequence[WrittenFile]:
-        """Complete the files that hold several runs, and return them."""
+        """Complete the files that hold several runs, and return them; none where each run has files of its own."""
+        return ()
 
-    def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:
+    def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:  # noqa: ARG002, nobody hands over any here
         """Take files that were handed over. Returns the ids of runs that others held before, and that are left out."""
+        return ()
 
     def stay(self) -> None:
         """Show other processes that this one is at work, every few seconds while it waits for its workers."""
+        return
 
     def finish(self) -> None:
         """Complete the export, after the last run."""
+        return
 
     def undo(self) -> None:
         """Remove what was written of the run that was begun."""

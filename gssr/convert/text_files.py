@@ -18,7 +18,7 @@ from typing import Any, Literal, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.convert.tables import Columns, ExportError, ExportTable, WrittenFile, is_numeric, plain
+from gssr.convert.tables import Columns, ExportError, ExportTable, Sink, is_numeric, plain
 from gssr.render.csv_cells import cell
 from gssr.store.format.schema import Column
 from gssr.store.output_file import Access, new_file, output_folder
@@ -28,7 +28,7 @@ _MANY_ROWS = 1000
 """Pieces of so many rows take longer to write without pyarrow than its import takes."""
 
 
-class TextSink:
+class TextSink(Sink):
     """Write tables as text files, one for each table with the rows of all runs; a Sink. ``kind``: "csv", or "json" for
     an object on each line."""
 
@@ -48,7 +48,7 @@ class TextSink:
         self._run_ids: set[str] = set()
 
     def begin(self, run_id: str, tables: Sequence[ExportTable], started_at: float | None) -> Sequence[ExportTable]:  # noqa: ARG002
-        """As in Sink."""
+        """Begin a run, and return those of its tables that are to be written."""
         if run_id in self._run_ids:
             raise ExportError(f"run {run_id!r} was exported already, from another recording")
         for table in tables:
@@ -66,7 +66,7 @@ class TextSink:
         return tables
 
     def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:  # noqa: ARG002, the node is a column
-        """As in Sink."""
+        """Add rows to a table of the run."""
         names = [column.name for column in table.columns]
         file = self._files[table.name]
         if self._kind == "csv":
@@ -88,21 +88,10 @@ class TextSink:
         file.writelines(lines)
 
     def end(self) -> None:
-        """As in Sink."""
-
-    def hand_over(self) -> Sequence[WrittenFile]:
-        """As in Sink."""
-        return ()
-
-    def put(self, pieces: Sequence[WrittenFile]) -> Sequence[str]:  # noqa: ARG002
-        """As in Sink."""
-        return ()
-
-    def stay(self) -> None:
-        """As in Sink."""
+        """Complete the run."""
 
     def finish(self) -> None:
-        """See Sink. Moves the finished files into place."""
+        """Complete the export: move the finished files into place."""
         self._stack.close()
         for table in self._files:
             name = table + ENDINGS[self._kind]
@@ -110,7 +99,7 @@ class TextSink:
         shutil.rmtree(self._staged)
 
     def undo(self) -> None:
-        """As in Sink."""
+        """Remove what was written of the run that was begun."""
         try:
             self._stack.close()
         except OSError:
