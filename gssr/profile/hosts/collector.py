@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import selectors
 import signal
 import time
@@ -15,12 +14,12 @@ from collections.abc import Sequence
 from fcntl import fcntl
 from typing import NamedTuple, NoReturn
 
-from gssr.profile.detach import call_process, let_go
+from gssr.profile.detach import let_go
 from gssr.profile.hosts.reach import Channel
 from gssr.profile.hosts.read_lines import HostLines, RecordedHosts
 from gssr.profile.sampling.line_writer import MOST_LINE
 from gssr.render.cells import clean
-from gssr.store.disk import sizes
+from gssr.store.disk import allow_descriptors, sizes
 from gssr.store.format.schema import NO_GPU
 from gssr.store.host_states import HostState, HostStates, HostWord, JobState, remove_states, write_states
 from gssr.store.liveness import boot_id, process_start
@@ -58,8 +57,8 @@ _NODE_FAILED = re.compile(r"[Nn]ode failure on ([\w.-]+)")
 
 
 class CollectorPlan(NamedTuple):
-    """What is to be collected: into ``path``, from ``channels``, of ``job`` (None: of hosts as such). ``seconds``: between
-    two samples; ``hurried``: somebody waits for the first ones."""
+    """The recording's ``path``, the ``channels`` to collect from, and the ``job`` whose nodes these are (None: any hosts).
+    ``seconds``: between two samples; ``hurried``: somebody waits for the first ones."""
 
     path: str
     channels: Sequence[Channel]
@@ -90,7 +89,6 @@ class CollectorProcess:
 def _become_collector(plan: CollectorPlan, inbox: int, outbox: int) -> NoReturn:
     try:
         inbox, outbox = let_go(inbox, outbox, name="gssr-collector")
-        call_process("gssr-collector")
         _Collector(plan, inbox, outbox).run()
     except RecordingError as error:
         _say(outbox, f"nothing is recorded: {error}")
@@ -109,7 +107,7 @@ def _say(outbox: int, text: str) -> None:
     try:
         os.write(outbox, clean(text)[:_MOST_SAID].encode("utf-8", "backslashreplace") + b"\n")
     except OSError:
-        pass  # nobody listens, or not for now
+        pass  # nobody listens, or the pipe is full
 
 
 class _Host:
@@ -258,7 +256,10 @@ class _Collector:
 
     def run(self) -> None:
         """Collect until whoever started this is gone or closes the pipe."""
-        _allow_descriptors(4 * len(self._channels) + 64)
+        try:
+            allow_descriptors(4 * len(self._channels))
+        except (OSError, ValueError):
+            pass  # commands for which there are none say so
         second = states = 0.0
         look = _HURRIED_SECONDS if self._plan.hurried else _LOOK_SECONDS
         while not self._ends:
@@ -446,14 +447,3 @@ def _without_times(states: HostStates) -> HostStates:
     """Leave out what changes by the passing of time alone; of what is told as text, whole minutes."""
     hosts = tuple(host._replace(seconds=None) for host in states.hosts)
     return states._replace(hosts=hosts, idle_seconds=states.idle_seconds // 60)
-
-
-def _allow_descriptors(n: int) -> None:
-    """Raise the limit of open files as far as it goes, if fewer than ``n`` are allowed."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < n:
-        most = n if hard == resource.RLIM_INFINITY else min(n, hard)
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        except (OSError, ValueError):
-            pass
