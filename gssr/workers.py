@@ -42,14 +42,14 @@ class NoWorkersError(Exception):
 
 
 class _Answer(NamedTuple):
-    """What a worker returns for the files it was given: the results, and what was raised instead of the next one."""
+    """A worker's answer for some files: their results, and the exception that came in place of the next one (None: none)."""
 
     results: list[Any]
     raised: Exception | None = None
 
 
 class Workers:
-    """Where files are read: by processes of this machine, which live as long as one map, or by an executor's workers."""
+    """Those who read files: processes of this machine, which live as long as one map, or an executor's workers."""
 
     def __init__(
         self,

@@ -24,8 +24,9 @@ _FOR_OTHERS = (
 """Options of ``gssr analyze`` that mean nothing for a dump."""
 
 
-class _Shown(NamedTuple):
-    """What is shown of dumps of one kind: the page, the JSON object, and tables by name with their columns."""
+class _DumpReport(NamedTuple):
+    """The three ways to print dumps of one kind: ``page`` draws them, ``document`` makes the JSON object, and ``rows``
+    yields one of the ``tables``, which maps the names of tables to those of their columns."""
 
     page: "Callable[[PageOptions], list[Row]]"
     document: Callable[[], dict[str, Any]]
@@ -97,7 +98,7 @@ def _each_read(files: Sequence[str], read: Callable[[str], Any]) -> tuple[list[A
     return found, problems
 
 
-def _memory(files: Sequence[str], most: int | None, limit: int | None) -> tuple[_Shown | None, list[str]]:
+def _memory(files: Sequence[str], most: int | None, limit: int | None) -> tuple[_DumpReport | None, list[str]]:
     from gssr.model.traces.memory import device_memories
     from gssr.report.memory import TABLES, memory_document, memory_page, memory_rows
     from gssr.traces.memory_dump import read_memory_dump
@@ -108,13 +109,13 @@ def _memory(files: Sequence[str], most: int | None, limit: int | None) -> tuple[
         problems.append(f"{files[0]}: holds no memory of any GPU")
     if not found:
         return None, problems
-    return _Shown(
+    return _DumpReport(
         lambda asked: memory_page(found, asked), lambda: memory_document(found), TABLES,
         lambda name: memory_rows(name, found),
     ), problems  # fmt: skip
 
 
-def _hang(files: Sequence[str], most: int | None, _limit: int | None) -> tuple[_Shown | None, list[str]]:
+def _hang(files: Sequence[str], most: int | None, _limit: int | None) -> tuple[_DumpReport | None, list[str]]:
     from gssr.model.traces.hang import analyze_hang
     from gssr.report.hang import TABLES, hang_document, hang_page, hang_rows
     from gssr.traces.flight_recorder import read_flight_recorder
@@ -123,12 +124,12 @@ def _hang(files: Sequence[str], most: int | None, _limit: int | None) -> tuple[_
     if not read:
         return None, problems
     found = analyze_hang(read)
-    return _Shown(
+    return _DumpReport(
         lambda asked: hang_page(found, asked), lambda: hang_document(found), TABLES, lambda name: hang_rows(name, found)
     ), problems  # fmt: skip
 
 
-def _print(shown: _Shown, options: argparse.Namespace) -> int:
+def _print(shown: _DumpReport, options: argparse.Namespace) -> int:
     """Print the page, the JSON object or a table; return the exit code."""
     from gssr.commands.printing import Spool
     from gssr.render.cells import harmless

@@ -9,10 +9,12 @@ import numpy as np
 from gssr.foreign.series import ForeignGpu, ForeignSeries, Note, SeriesPiece, in_order
 
 
-class MeansOfGpu(NamedTuple):
-    """What was kept of one GPU. ``start``, ``end``: the time that the means are of, unix s; ``values``: means by metric,
-    in the catalogue's units, without those that are unknown; ``most_memory``: the most device memory in use, bytes,
-    None if unknown."""
+class ForeignGpuMeans(NamedTuple):
+    """The means that a tool has kept of one GPU, over the time from ``start`` to ``end`` (unix s).
+
+    ``values``: the mean of each metric by its name, in the catalogue's units; unknown ones are left out. ``most_memory``:
+    the largest amount of device memory in use, in bytes; None if unknown.
+    """
 
     gpu: ForeignGpu
     start: float
@@ -21,9 +23,15 @@ class MeansOfGpu(NamedTuple):
     most_memory: float | None = None
 
 
-def series_of(kind: str, gpus: Sequence[MeansOfGpu], notes: Sequence[str], tool: str) -> ForeignSeries:
-    """Make one run of the means of its GPUs, of which there is at least one. ``tool`` is what notes call the tool that
-    kept them; ``notes`` are further sentences."""
+def series_of_means(kind: str, gpus: Sequence[ForeignGpuMeans], notes: Sequence[str], tool: str) -> ForeignSeries:
+    """Make a run in which each GPU has one sample, its mean, at the end of the time that the mean is of.
+
+    Args:
+        kind: The kind of file, one of gssr.recognise.FOREIGN.
+        gpus: The means of each GPU; at least one.
+        notes: Further sentences about the data.
+        tool: The tool's name, for the note that says that it keeps no samples.
+    """
     start, end = min(each.start for each in gpus), max(each.end for each in gpus)
     lengths = [each.end - each.start for each in gpus]
     seconds = max(lengths)

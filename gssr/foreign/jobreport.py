@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gssr.foreign.job_means import MeansOfGpu, series_of
+from gssr.foreign.job_means import ForeignGpuMeans, series_of_means
 from gssr.foreign.json_file import contents, number, whole
 from gssr.foreign.names import blanks_to_nan
 from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, plain
@@ -31,7 +31,7 @@ _Row = Mapping[str, str | None]
 def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
     """Read the files of jobreport as runs, one for each step of each job. Files and rows that can't be read are named or
     counted in notes of the first run; raises ForeignError if no row can be."""
-    steps: dict[tuple[str | None, str | None], list[tuple[_Row, MeansOfGpu]]] = {}
+    steps: dict[tuple[str | None, str | None], list[tuple[_Row, ForeignGpuMeans]]] = {}
     problems: list[str] = []
     n_bad = n_gpus = 0
     for path in paths:
@@ -52,7 +52,7 @@ def read(paths: Sequence[str], told: ImportHints) -> list[ForeignSeries]:
         raise ForeignError(problems[0] if problems else f"{paths[0]}: holds no row of a GPU")
     found = []
     for (job, step), rows_of_step in steps.items():
-        series = series_of(KIND, [means for _, means in rows_of_step], (), "jobreport")
+        series = series_of_means(KIND, [means for _, means in rows_of_step], (), "jobreport")
         series.job_id, series.step_id = job, step
         series.user = next((row.get("username") for row, _ in rows_of_step if row.get("username")), None)
         found.append(series)
@@ -74,7 +74,7 @@ def _rows(path: str) -> list[_Row]:
         raise ForeignError(f"{path}: is no sound table: {plain(str(error))}") from None
 
 
-def _means(row: _Row, told: ImportHints) -> MeansOfGpu | None:
+def _means(row: _Row, told: ImportHints) -> ForeignGpuMeans | None:
     """Read one row; None if it is cut off, or says no time that can be."""
     start, end = (number(row[name]) for name in ("startTime", "endTime"))
     if start is None or end is None or not 0 <= start < end < 1e17 or None in row.values():
@@ -88,4 +88,4 @@ def _means(row: _Row, told: ImportHints) -> MeansOfGpu | None:
     most = number(row.get("maxAllocatedMemory"))
     is_known = most is not None and float(blanks_to_nan(np.array([most]))[0]) >= 0
     gpu = ForeignGpu(node=row["host"] or told.host, device_index=whole(row["gpuId"]))
-    return MeansOfGpu(gpu, start / 1e6, end / 1e6, values, most if is_known else None)
+    return ForeignGpuMeans(gpu, start / 1e6, end / 1e6, values, most if is_known else None)

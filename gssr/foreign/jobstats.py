@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gssr.foreign.job_means import MeansOfGpu, series_of
+from gssr.foreign.job_means import ForeignGpuMeans, series_of_means
 from gssr.foreign.json_file import contents, decode, number, text_or_none, whole
 from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, plain
 from gssr.store.format.limits import MOST_GPUS, MOST_RUNS
@@ -183,7 +183,7 @@ def _run(job: _Job, path: str, told: ImportHints) -> ForeignSeries | None:
         start = (end or 0.0) - seconds
     end = start + seconds if end is None or end <= start else end
     gpus = [
-        MeansOfGpu(gpu, start, end, values, most)
+        ForeignGpuMeans(gpu, start, end, values, most)
         for node, about in nodes.items()
         if isinstance(about, dict)
         for gpu, values, most in _gpus_of(str(text_or_none(node) or "?"), about)
@@ -196,7 +196,7 @@ def _run(job: _Job, path: str, told: ImportHints) -> ForeignSeries | None:
         raise ForeignError(f"{name}: knows the utilization of no GPU")
     for node, about in nodes.items():
         notes += list(_host(node, about, seconds)) if isinstance(about, dict) and len(notes) < _MOST_NOTES else []
-    series = series_of(KIND, gpus, notes, "jobstats")
+    series = series_of_means(KIND, gpus, notes, "jobstats")
     series.job_id, series.cluster, series.user, series.label = job.job_id, job.cluster, job.user, job.name
     if job.job_id is None:  # nothing else keeps summaries of several jobs apart
         data = job.summary if isinstance(job.summary, bytes) else job.summary.encode()

@@ -60,7 +60,7 @@ class ProcessGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class RankDump:
-    """What one rank has written. ``operations`` are in the order in which they were given to NCCL."""
+    """The dump of one rank. ``operations`` are in the order in which they were given to NCCL."""
 
     path: str
     rank: int

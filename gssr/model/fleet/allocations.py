@@ -52,9 +52,9 @@ class Allocation(NamedTuple):
 
 
 class JobUse(NamedTuple):
-    """Where the GPU-hours of an allocation are, in h: they add up to ``allocation.gpu_hours``. ``recorded``: while a GPU was
-    recorded; ``beside``: of the job's GPUs that were not, while others were; ``before`` the first recorded step,
-    ``between`` two, ``after`` the last one; ``never``: all, if no run was recorded."""
+    """The GPU-hours of an allocation by the place where they went, in h: they add up to ``allocation.gpu_hours``.
+    ``recorded``: while a GPU was recorded; ``beside``: of the job's GPUs that were not, while others were; ``before``
+    the first recorded step, ``between`` two, ``after`` the last one; ``never``: all, if no run was recorded."""
 
     allocation: Allocation
     n_runs: int

@@ -194,7 +194,7 @@ def analyze_ranks(
 
 
 class _Asked(NamedTuple):
-    """What is asked for of each file: the arguments of ``analyze_timelines``, and whether each rank is analyzed alone."""
+    """The arguments of ``analyze_timelines``, and whether each rank is analyzed alone."""
 
     wanted: TraceSelection
     rules: RuleTable
@@ -203,7 +203,8 @@ class _Asked(NamedTuple):
 
 
 class _FilePart(NamedTuple):
-    """What a file says: (rank, analysis) of what is wanted of it, [] for nothing; its ``gpus`` and its ``clock``.
+    """The analysis of one file: ``parts``, the ranks with their analyses ([] if nothing of it is wanted), its ``gpus`` and
+    its ``clock``.
 
     ``wrong``: a sentence on why nothing of it is in the window, "" for no such reason; ``unread``: a sentence on why it
     can't be read, "" where it can.

@@ -40,10 +40,11 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Wait:
-    """Where a group stands still.
+    """A process group that stands still at one operation.
 
-    ``operation``: what most of those who came brought. ``members`` are in the order of their ranks. ``is_sure`` is False
-    where the dumps do not tell who belongs to the group: then only those are known that have used it.
+    ``operation``: the one that most of the ranks which came have brought. ``members`` are in the order of their ranks.
+    ``is_sure`` is False where the dumps do not tell who belongs to the group: then only those are known that have used
+    it.
     """
 
     group: ProcessGroup

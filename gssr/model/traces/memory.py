@@ -63,8 +63,8 @@ class Pool(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """What would have to go so that memory fits into ``limit`` bytes. ``over``: bytes too many, 0 or less if the sum
-    fits. ``largest``: the largest allocations alive then, as few as are ``over`` bytes together."""
+    """The allocations that would have to go so that memory fits into ``limit`` bytes. ``over``: bytes too many, 0 or
+    less if the sum fits. ``largest``: the largest allocations alive then, as few as are ``over`` bytes together."""
 
     limit: int
     over: int
