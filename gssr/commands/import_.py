@@ -46,6 +46,7 @@ OPTIONS = (
         ("--token-file",),
         {"metavar": "FILE", "help": "of a server: holds the token that it asks for (default: GSSR_PROMETHEUS_TOKEN)"},
     ),
+    Option(("--proxy",), {"action": "store_true", "help": "of a server: ask it through http_proxy or https_proxy"}),
 )
 _ASKED_SECONDS = 3600.0
 """Of a server, where nobody says how much."""
@@ -63,8 +64,14 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail(str(error), USAGE)
     if options.prometheus is not None:
         return _asked(options, told)
-    for flag, value in (("--from", options.begin), ("--to", options.end), ("--token-file", options.token_file)):
-        if value is not None:
+    of_a_server = {
+        "--from": options.begin,
+        "--to": options.end,
+        "--token-file": options.token_file,
+        "--proxy": options.proxy,
+    }
+    for flag, value in of_a_server.items():
+        if value not in (None, False):
             return fail(f"{flag}: goes with --prometheus", USAGE)
     kinds = [recognise(path) for path in options.files]
     first = options.files[0]
@@ -160,7 +167,7 @@ def _asked(options: argparse.Namespace, told: "ImportHints") -> int:
         return fail(f"--from, --to: {error}", USAGE)
 
     def ask() -> "list[ForeignSeries]":
-        series = read_server(options.prometheus, begin, end, told, token_of(options.token_file))
+        series = read_server(options.prometheus, begin, end, told, token_of(options.token_file), options.proxy)
         series.file, series.stem = series.label or "Prometheus", "prometheus"
         return [series]
 

@@ -54,9 +54,9 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
 
 class _Server:
     """A Prometheus server. ``name`` is its address without user and password, as sentences call it. Raises ForeignError
-    if ``url`` is no address of a server."""
+    if ``url`` is no address of a server. ``through_proxy``: ask the proxy that http_proxy or https_proxy names."""
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str | None, through_proxy: bool) -> None:
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -77,9 +77,13 @@ class _Server:
             self._headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
         self._opener = urllib.request.OpenerDirector()  # of its own: it knows no file:, ftp: and data:
         for handler in (
-            urllib.request.ProxyHandler(), urllib.request.HTTPHandler(), urllib.request.HTTPSHandler(), _SameHost(),
-            urllib.request.HTTPDefaultErrorHandler(), urllib.request.HTTPErrorProcessor(),
-        ):  # fmt: skip
+            urllib.request.ProxyHandler(None if through_proxy else {}),
+            urllib.request.HTTPHandler(),
+            urllib.request.HTTPSHandler(),
+            _SameHost(),
+            urllib.request.HTTPDefaultErrorHandler(),
+            urllib.request.HTTPErrorProcessor(),
+        ):
             self._opener.add_handler(handler)
 
     def ask(self, what: str, **parameters: object) -> Any:
@@ -125,7 +129,9 @@ def _refusal(error: urllib.error.HTTPError) -> str:
     return f"refuses with {error.code} {plain(said or error.reason, 200)}{cure}"
 
 
-def read_server(url: str, begin: float, end: float, told: ImportHints, token: str | None) -> ForeignSeries:
+def read_server(
+    url: str, begin: float, end: float, told: ImportHints, token: str | None, through_proxy: bool = False
+) -> ForeignSeries:
     """Read the metrics of GPUs that a Prometheus server holds, between two unix times, s. The series is there when the
     server has answered once, its pieces come with more answers; both raise ForeignError.
 
@@ -135,8 +141,10 @@ def read_server(url: str, begin: float, end: float, told: ImportHints, token: st
         end: until when, unix s.
         told: ``interval``: seconds between two samples (None: as the server asks for them itself); ``host``: only this node.
         token: is sent as a Bearer token (see ``token_of``); without it the user and the password in ``url``.
+        through_proxy: ask the proxy that http_proxy or https_proxy names. Compute nodes have these variables for the
+            internet, and the server, which is mostly inside, would get the token by somebody else.
     """
-    server = _Server(url, token)
+    server = _Server(url, token, through_proxy)
     if not begin < end:
         raise ForeignError(f"{server.name}: there is no time between --from and --to")
     selector, labels = _selected(server, begin, end, told.host)

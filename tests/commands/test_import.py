@@ -106,3 +106,9 @@ def test_interrupted_it_leaves_neither_a_file_nor_a_process(nsys, tmp_path, numb
     assert os.listdir() == ["a.nsys-rep"]
     with pytest.raises(ProcessLookupError):
         os.kill(int(begun.read_text()), 0)
+
+
+def test_what_is_asked_of_a_server_needs_one(capsys):
+    for option in (["--from", "-2h"], ["--to", "-1h"], ["--token-file", "token"], ["--proxy"]):
+        assert gssr("a.csv", *option) == 2
+        assert capsys.readouterr().err == f"gssr: {option[0]}: goes with --prometheus\n"

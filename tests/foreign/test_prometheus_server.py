@@ -46,8 +46,16 @@ def server(requires: Callable[..., None], tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+def proxy_that_is_not_to_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a compute node has one for the internet; nobody listens at the discard port."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+
+
+def test_a_proxy_is_used_by_who_says_so_alone(server: str) -> None:
+    assert read_server(server, BEGIN, END, ImportHints(), None).pieces
+    with pytest.raises(ForeignError, match="Connection refused"):
+        read_server(server, BEGIN, END, ImportHints(), None, through_proxy=True)
 
 
 def test_a_server_gives_all_gpus_as_it_has_sampled_them(server: str) -> None:
