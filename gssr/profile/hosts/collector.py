@@ -17,6 +17,7 @@ from typing import NamedTuple, NoReturn
 from gssr.profile.detach import let_go
 from gssr.profile.hosts.reach import Channel
 from gssr.profile.hosts.read_lines import HostLines, RecordedHosts
+from gssr.profile.outbox import BEGUN_ANEW, hand_on, hand_on_failure
 from gssr.profile.sampling.line_writer import MOST_LINE
 from gssr.render.cells import clean
 from gssr.store.disk import allow_descriptors, sizes
@@ -91,23 +92,11 @@ def _become_collector(plan: CollectorPlan, inbox: int, outbox: int) -> NoReturn:
         inbox, outbox = let_go(inbox, outbox, name="gssr-collector")
         _Collector(plan, inbox, outbox).run()
     except RecordingError as error:
-        _say(outbox, f"nothing is recorded: {error}")
+        hand_on(outbox, f"nothing is recorded: {error}")
     except Exception as error:
-        _say(outbox, f"recording stopped: {error!r}")
-        if os.environ.get("GSSR_DEBUG"):
-            import traceback
-
-            for line in traceback.format_exc().splitlines():
-                _say(outbox, line)
+        hand_on_failure(outbox, error)
     finally:
         os._exit(0)
-
-
-def _say(outbox: int, text: str) -> None:
-    try:
-        os.write(outbox, clean(text)[:_MOST_SAID].encode("utf-8", "backslashreplace") + b"\n")
-    except OSError:
-        pass  # nobody listens, or the pipe is full
 
 
 class _Host:
@@ -354,7 +343,7 @@ class _Collector:
             host.lacks_gpus = text if text.startswith(NO_GPU) else host.lacks_gpus
             if text not in self._told and len(self._told) < _MOST_TOLD:
                 self._told.add(text)
-                _say(self._outbox, f"{host.name}: {text}")
+                hand_on(self._outbox, f"{host.name}: {text}")
             return
         running.said = text
         found_text = _OF_SRUN.match(text) or _NODE_FAILED.search(text)
@@ -362,7 +351,7 @@ class _Collector:
         if named is not None and not named.gone:
             named.gone = named.said or text.removeprefix("srun: error: ")
         else:
-            _say(self._outbox, text)
+            hand_on(self._outbox, text)
 
     def _reap(self, now: float) -> None:
         """Say why the hosts of commands that have ended are gone."""
@@ -391,7 +380,7 @@ class _Collector:
         self._recorded.writer, self._recorded.n_gpus = self._writer, 0
         for host in self._hosts:
             host.lines.begin_anew()
-        _say(self._outbox, "there is no more room: what was recorded is forgotten, and recorded anew from here on")
+        hand_on(self._outbox, BEGUN_ANEW)
 
     def _write_states(self, now: float) -> None:
         idle = [seconds for host in self._hosts if not host.gone for seconds in host.lines.idle_seconds()]

@@ -16,6 +16,7 @@ from contextlib import nullcontext
 from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
+from gssr.profile.outbox import BEGUN_ANEW, hand_on, hand_on_failure
 from gssr.profile.output import whole_of
 from gssr.profile.sampling.clock import RecordingClock, against_files
 from gssr.profile.sampling.marks import Ear, Hearing, MarkReceiver
@@ -62,14 +63,9 @@ def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> 
             heard = _wait_for_start(inbox) if replaces else b""
             code = 0 if heard is None else _record(plan, inbox, outbox, None if ear is None else ear.fd, heard)
         except RecordingError as error:
-            say_from_sampler(plan, lambda text: _say(outbox, text), f"nothing is recorded: {error}")
+            say_from_sampler(plan, lambda text: hand_on(outbox, text), f"nothing is recorded: {error}")
         except Exception as error:
-            _say(outbox, f"recording stopped: {error!r}")
-            if os.environ.get("GSSR_DEBUG"):
-                import traceback
-
-                for line in traceback.format_exc().splitlines():
-                    _say(outbox, line)
+            hand_on_failure(outbox, error)
     finally:
         if ear is not None:
             ear.remove()
@@ -91,18 +87,10 @@ def _record(plan: Plan, inbox: int, outbox: int, marks: int | None, heard: bytes
         if not sampler.full:
             break
         plan, heard = plan._replace(run=plan.run | {"started_at": time.time()}), b""
-        _say(outbox, "there is no more room: what was recorded is forgotten, and recorded anew from here on")
+        hand_on(outbox, BEGUN_ANEW)
     if plan.most_bytes is not None and sampler.orphaned:
         os.rmdir(os.path.dirname(plan.path))
     return code
-
-
-def _say(outbox: int, text: str) -> None:
-    """Send a line for the user to the supervisor, which prints it. Newlines in it become spaces."""
-    try:
-        os.write(outbox, text.replace("\n", " ").encode("utf-8", "backslashreplace") + b"\n")
-    except OSError:
-        pass
 
 
 def _wait_for_start(inbox: int) -> bytes | None:
@@ -174,7 +162,9 @@ class _Sampler:
         with overwriting(plan.path) if plan.overwrite else nullcontext(frozenset[str]()) as deleted:
             self._writer = _begun(plan, self._clock)
         for run_id in sorted(deleted):
-            _say(outbox, f"{plan.path}: {run_id} is deleted: it was over when this run began, which replaces it (-f)")
+            hand_on(
+                outbox, f"{plan.path}: {run_id} is deleted: it was over when this run began, which replaces it (-f)"
+            )
         self._unread = heard
         self.orphaned = False
         """The supervisor is gone."""
@@ -189,7 +179,7 @@ class _Sampler:
         self.full = False
         """The recording has become as large as it may."""
         self._host: HostSampler | None = None
-        self._share = Share(plan, self._writer, lambda text: _say(outbox, text), self._clock.now())
+        self._share = Share(plan, self._writer, lambda text: hand_on(outbox, text), self._clock.now())
         if plan.trace_when is not None:
             from gssr.profile.sampling.low_score import LowScore
 
@@ -301,7 +291,7 @@ class _Sampler:
 
     def _say_for_all(self, text: str) -> None:
         """Say a line, once for all ranks that have the same to say."""
-        say_from_sampler(self._plan, lambda line: _say(self._outbox, line), text)
+        say_from_sampler(self._plan, lambda line: hand_on(self._outbox, line), text)
 
     def _check_storage(self, now: float) -> None:
         """End the recording if it is as large as it may be, and say once when it can't be written."""
@@ -399,7 +389,7 @@ class _Sampler:
             self._say_for_all(f"{self._writer.problem}; the last samples are lost")
             return EXIT_SAID_WHY
         if self._plan.summary:
-            _say(self._outbox, whole_run(self._writer.totals.values()))
+            hand_on(self._outbox, whole_run(self._writer.totals.values()))
             path = whole_of(self._plan.path)
-            _say(self._outbox, f"recorded into {path}; see it with: gssr analyze {quote(path)}")
+            hand_on(self._outbox, f"recorded into {path}; see it with: gssr analyze {quote(path)}")
         return 0
