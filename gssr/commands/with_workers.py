@@ -126,7 +126,7 @@ def _own_version_text() -> str:
 
 
 class _Presence:
-    """Whether a scheduler still has workers."""
+    """A check that a Dask scheduler still has workers. ``what`` names the scheduler in errors."""
 
     def __init__(self, client: Any, what: str) -> None:
         self._client, self._what = client, what

@@ -198,6 +198,8 @@ class _Running:
 
 
 class _Collector:
+    """The loop that reads what all hosts print, and records it until whoever started it closes the pipe."""
+
     def __init__(self, plan: CollectorPlan, inbox: int, outbox: int) -> None:
         """Open the recording. Raises RecordingError."""
         self._plan, self._inbox, self._outbox = plan, inbox, outbox
