@@ -3,7 +3,7 @@ Version 1 and 2 of cgroups. Nothing here raises: what can't be read is None."""
 
 from __future__ import annotations
 
-import os
+from gssr.backends.cgroup_folders import CGROUPS, OWN_CGROUPS, cgroup_folders, read_text
 
 _NEAR_LIMIT = 0.9
 """A command that had more than this share of the limit in memory a second before it was killed had none left: memory is
@@ -16,12 +16,8 @@ class MemoryCgroup:
     """The memory cgroup of a process: see ``/proc/PID/cgroup``, and the kernel's cgroup-v2.rst and
     cgroup-v1/memory.rst. ``listed``: the file that names it; ``root``: where cgroups are mounted."""
 
-    def __init__(self, listed: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> None:
-        own, self._mount, self._v2 = _find(listed, root)
-        self._folders = [own]
-        while len(own) > len(self._mount):
-            own = os.path.dirname(own)
-            self._folders.append(own)
+    def __init__(self, listed: str = OWN_CGROUPS, root: str = CGROUPS) -> None:
+        self._folders, self._v2 = cgroup_folders("memory", listed, root)
         self._kills_before = self._count_kills()
 
     @property
@@ -45,10 +41,12 @@ class MemoryCgroup:
         None if none has a limit. Files that the kernel keeps in memory and can drop at once do not count as used."""
         found: list[tuple[int, int]] = []
         for folder in self._folders:
-            limit = _whole_number(_read(f"{folder}/{self._limit_name}").strip())
-            used = _whole_number(_read(f"{folder}/{'memory.current' if self._v2 else 'memory.usage_in_bytes'}").strip())
+            limit = _whole_number(read_text(f"{folder}/{self._limit_name}").strip())
+            used = _whole_number(
+                read_text(f"{folder}/{'memory.current' if self._v2 else 'memory.usage_in_bytes'}").strip()
+            )
             if limit and limit < _NO_LIMIT and used is not None:
-                words = _read(f"{folder}/memory.stat").split()
+                words = read_text(f"{folder}/memory.stat").split()
                 name = "inactive_file" if self._v2 else "total_inactive_file"
                 cached = _whole_number(words[2 * words[::2].index(name) + 1]) if name in words[::2] else None
                 found.append((max(used - (cached or 0), 0), limit))
@@ -59,44 +57,15 @@ class MemoryCgroup:
         does."""
         name = "memory.events" if self._v2 else "memory.oom_control"
         for folder in self._folders:
-            words = _read(f"{folder}/{name}").split()
+            words = read_text(f"{folder}/{name}").split()
             if "oom_kill" in words[::2]:
                 return _whole_number(words[2 * words[::2].index("oom_kill") + 1])
         return None
 
     def _read_limit(self) -> int | None:
         """Return the lowest limit of the cgroup and those around it, in bytes; None without any."""
-        limits = [_whole_number(_read(f"{folder}/{self._limit_name}").strip()) for folder in self._folders]
+        limits = [_whole_number(read_text(f"{folder}/{self._limit_name}").strip()) for folder in self._folders]
         return min((limit for limit in limits if limit is not None and limit < _NO_LIMIT), default=None)
-
-
-def _find(listed: str, root: str) -> tuple[str, str, bool]:
-    """Find this process's cgroup of memory. ``listed``: the path of a file such as /proc/self/cgroup; ``root``: where
-    cgroups are mounted. Returns the cgroup's folder, the folder where its hierarchy is mounted, and True for version 2."""
-    v2 = ""
-    for line in _read(listed).splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if "memory" in controllers.split(","):
-            return _join(f"{root}/memory", path), f"{root}/memory", False
-        if number == "0" and not controllers:
-            v2 = path
-    return _join(root, v2), root, True
-
-
-def _join(mount: str, path: str) -> str:
-    """Return the folder of a cgroup, given the folder ``mount`` of its hierarchy and its ``path`` there. Inside a
-    container a path from outside does not exist: then it is ``mount`` itself."""
-    own = f"{mount}{path.rstrip('/')}"
-    return own if ".." not in path and os.path.isdir(own) else mount
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as stream:
-            return stream.read(1 << 16)
-    except OSError:
-        return ""
 
 
 def _whole_number(text: str) -> int | None:

@@ -624,6 +624,44 @@ def test_processes_that_keep_their_cores_busy_do_not_wait_for_files() -> None:
         assert of(evidence(host=read, workload=at_work, **scaled(load))).warned == [code]
 
 
+def test_a_few_checkpoints_do_not_make_a_steady_wait_one_for_files() -> None:
+    """Steady gaps of a fifth of each bin, while the network carries a little: the few bins in which a checkpoint is written
+    say nothing of the others."""
+    is_written = np.arange(N) % 60 == 30
+    load = np.where(is_written, 0.4, 0.77) + 0.02 * np.sin(np.arange(N))
+    moved = {"net_rx_bytes": 2.8e7, "write_bytes": np.where(is_written, 8e8, 3e4)}
+    told = of(evidence(host=moved, workload={"cpu": 0.4}, **scaled(load)))
+    assert told.shares("idle.input_output") < 0.03
+
+
+def test_ranks_that_keep_all_cores_that_they_may_use_busy_wait_for_the_cpu() -> None:
+    """What a rank with two of a node's many cores reads while it idles is what it works on."""
+    load = during(N, 100, 160, 0.3)
+    made = evidence(
+        host={"read_bytes": during(N, 100, 160, 4e8, 5e6)},
+        workload={"cpu": during(N, 100, 160, 1.9, 1.4)},
+        **scaled(load),
+    )
+    assert of(made).warned == ["io_wait"] and of(replace(made, n_cores=8.0)).warned == ["io_wait"]
+    told = of(replace(made, n_cores=2.0))
+    assert told.warned == ["cpu_starved"] and "1.9 cores busy per rank then, of 2 that it may use" in told.texts(
+        "cpu_starved"
+    )
+    assert "--cpus-per-task" in told.verdicts["cpu_starved"].advice
+    spins = replace(made, n_cores=1.0, workload={"cpu": np.full(N, 1.0)})
+    assert of(spins).warned == ["io_wait"], "one core is busy with any synchronisation"
+
+
+def test_a_draw_near_the_limit_tells_of_it_where_no_reasons_were_recorded() -> None:
+    def capped(draw: float, clock: float, *without: str) -> Verdict | None:
+        made = evidence(power_usage=draw, sm_clock=clock, without=("clock_event_reasons", *without))
+        return of(made).verdicts.get("power_capped")
+
+    low = capped(690.0, 1000.0)
+    assert low is not None and low.severity == "warning" and "reasons were not recorded" in low.evidence[0].text
+    assert capped(690.0, 1940.0) is None and capped(400.0, 1000.0) is None and capped(690.0, 1000.0, "sm_clock") is None
+
+
 def test_copies_that_take_longer_than_gpus_idle_are_not_what_they_wait_for() -> None:
     """Bytes that take a fifth of the time at the link's full speed: waited for by GPUs that idle as long, not by others."""
     for load, is_waited_for in ((0.7, True), (0.9, False)):

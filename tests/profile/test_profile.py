@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from supervised import UNTIL_GO, sampler_of
 
+from gssr.backends.allowed_cores import allowed_cores
 from gssr.metrics import NAMES
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.read.recording import open_recording
@@ -369,6 +370,7 @@ def test_without_a_gpu_the_host_is_recorded(tmp_path):
         assert len(rows) >= 2 and all(0 <= row[0] <= 1 and 0 < row[2] < row[3] for row in rows[1:])
         assert connection.execute("SELECT count(*) FROM samples").fetchone() == (0,)
         assert connection.execute("SELECT max(rss), max(n_processes) FROM workload_samples").fetchone()[1] >= 1
+        assert connection.execute("SELECT n_cores FROM processes").fetchone()[0] == pytest.approx(allowed_cores())
 
 
 def test_gpus_and_metrics_are_chosen(tmp_path):

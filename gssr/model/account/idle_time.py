@@ -30,6 +30,9 @@ CORRELATED, STANDARD_ERRORS = 0.3, 4.0
 errors of one; and the line through them says that as many times more is moved in nothing but idle time. ..."""
 CLEAR_RISE = 0.05
 """... What rises by less than this share of the mean rate, as a standard deviation, says nothing: counters drift so."""
+_OUTLIERS = 0.05
+"""A rate rises with idle time in most samples: this share of them at either end says nothing of the others, such as the
+few in which a checkpoint is written."""
 FULL_LINK = 0.8
 """Copies from pinned memory reach this share of a link's bandwidth."""
 STEADY_COPIES = 0.1
@@ -39,7 +42,7 @@ MIXED_SPREAD = 0.3
 BUSY_CORES = 1.5
 """A rank whose processes keep more cores busy than this computes on the CPU: one core spins in any synchronisation."""
 ONE_CORE, ALL_CORES = 0.9, 0.9
-"""A rank keeps one core busy, and a node all of them, if at least this share of it is."""
+"""A rank keeps one core busy, and it or its node all cores that it may use, if at least this share of them is."""
 COMPUTING_PROCESSES = 0.6
 """Processes of a rank that keep this much of a core busy each compute: who waits for a file keeps none busy. The one that
 waits for the others is among them, so it is less than a core; loaders that read slow files keep a quarter to a half busy."""
@@ -77,11 +80,16 @@ def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) ->
     gaps = _between_kernels(idle, inside & runs_kernels & activity.is_measured, evidence.width)
     if in_turn is not None:  # what looks like a short gap in every bin is another GPU's turn
         gaps = np.zeros_like(gaps)
-    all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES
     cores = _held_a_second(evidence, evidence.workload.get("cpu"))
+    all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES
+    own_busy = np.zeros(len(evidence.times), bool)
+    if (
+        evidence.n_cores is not None and evidence.n_cores >= BUSY_CORES
+    ):  # a single core is busy with any synchronisation
+        own_busy = cores >= ALL_CORES * evidence.n_cores
     n_processes = _held_a_second(evidence, evidence.workload.get("n_processes"))
     when_idle = _rate_when_idle(cores, idle, inside)
-    compute = all_busy | ((n_processes >= 2) & (when_idle >= COMPUTING_PROCESSES * n_processes))
+    compute = all_busy | own_busy | ((n_processes >= 2) & (when_idle >= COMPUTING_PROCESSES * n_processes))
     # What all GPUs idle in every bin is no wait for files or for one another; what some idle beyond it may be. While all
     # cores are busy it may be theirs. Nobody waits for files while processes compute: who does leaves a core idle.
     common = np.where(inside & runs_kernels & ~all_busy, _least_of_used(gaps, activity), 0.0)
@@ -103,7 +111,9 @@ def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) ->
         )
         in_turn = np.where(_has_work(activity), np.minimum(longer, awaits), longer)
     claim("idle.imbalance", in_turn)
-    computing = np.minimum(left, idle * np.maximum(all_busy, _explained_part(cores, idle, inside, BUSY_CORES)))
+    computing = np.minimum(
+        left, idle * np.maximum(all_busy | own_busy, _explained_part(cores, idle, inside, BUSY_CORES))
+    )
     left = left - computing
     own = np.clip(gaps - common, 0.0, left)
     rest = left - own
@@ -180,8 +190,15 @@ def _rate_when_idle(rate: Floats, idle: Floats, inside: Flags) -> Floats:
     known = count > 0
     if known.sum() < 8 or not float(mean[known].std()) > _VARIED:
         return rate
-    slope = float(np.cov(rate[known], mean[known])[0, 1] / mean[known].var(ddof=1))
+    usual, waits = _without_outliers(rate[known]), _without_outliers(mean[known])
+    variance = float(waits.var(ddof=1))
+    slope = float(np.cov(usual, waits)[0, 1]) / variance if variance > 0 else 0.0
     return np.asarray(rate + slope * (1 - mean), np.float64)
+
+
+def _without_outliers(values: Floats) -> Floats:
+    """Bring the _OUTLIERS at either end of values [n] to the least and the greatest of the others."""
+    return np.asarray(np.clip(values, *np.quantile(values, (_OUTLIERS, 1 - _OUTLIERS))), np.float64)
 
 
 def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float, seen: float = SEEN_SHARE) -> Floats:
@@ -222,7 +239,10 @@ def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float, see
 def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
     """Tell whether a rate rises clearly with idle time; both are values of cells [n]. Cells of a bin are no independent
     ones: only ``n_bins`` are."""
-    if len(rate) < 8 or rate.std() == 0 or idle.std() == 0:
+    if len(rate) < 8:
+        return False
+    rate, idle = _without_outliers(rate), _without_outliers(idle)
+    if rate.std() == 0 or idle.std() == 0:
         return False
     correlation = float(np.corrcoef(rate, idle)[0, 1])
     if not correlation > max(CORRELATED, STANDARD_ERRORS / np.sqrt(min(len(rate), n_bins))):

@@ -39,7 +39,8 @@ class Evidence:
     ``host_samples`` and ``workload_samples``, the mean over nodes, and over ranks; only what was measured.
     ``node_of`` [n_gpus] numbers ``nodes``. ``peaks``: what the GPUs can do at most, None where they are unknown, or not
     all of one model, or parts of a GPU. ``by_node``: what each node moved [n_nodes, n_bins] by column of ``host_samples``;
-    empty where there is one node, or nodes and bins are too many to keep. ``whole_run``: where the window is a part of the
+    empty where there is one node, or nodes and bins are too many to keep. ``n_cores``: how many cores a rank may keep busy,
+    the mean of those for which that was recorded; None without any. ``whole_run``: where the window is a part of the
     run, when the same GPUs worked in all of it, in bins of rollups and by no other metrics than those that tell that; None
     where nothing is left out.
     """
@@ -67,6 +68,7 @@ class Evidence:
     peaks: Peaks | None
     events: tuple[Event, ...]
     by_node: Mapping[str, Floats] = field(default_factory=dict)
+    n_cores: float | None = None
     whole_run: "Evidence | None" = None
 
     @property

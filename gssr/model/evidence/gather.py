@@ -79,6 +79,7 @@ def gather(
         host=reader.use_over_time(HOST, window, bins, USE[HOST]),
         workload=reader.use_over_time(WORKLOAD, window, bins, USE[WORKLOAD]),
         by_node=_by_node(evidence, reader, window, bins),
+        n_cores=_cores_of_a_rank(reader),
         whole_run=_whole_run(reader, positions, span, interval),
     )
 
@@ -95,6 +96,12 @@ def _whole_run(reader: RunReader, positions: Ints, span: Window, interval: float
     counted = count_rollups(reader, names, positions, bins, ALL_TIME)
     known = [name for name in names if name in counted.cells.n]
     return evidence_of(reader, positions, whole, interval, counted, known)
+
+
+def _cores_of_a_rank(reader: RunReader) -> float | None:
+    """Return how many cores a rank may keep busy, the mean over the ranks for which that was recorded; None if for none."""
+    known = [process.n_cores for process in reader.processes if process.n_cores is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _by_node(evidence: Evidence, reader: RunReader, window: Window, bins: series.Bins) -> dict[str, Floats]:

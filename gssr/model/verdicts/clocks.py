@@ -5,6 +5,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.gpu_vendors import AMD, maker_of
 from gssr.model.breakdown.categories import POSITIONS
+from gssr.model.evidence.evidence import over_gpus
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.awaited_gpus import AwaitedGpus, find_awaited_gpus
@@ -62,7 +63,7 @@ def throttled_thermal(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         celsius = evidence.series["temperature"]
         n = np.isfinite(celsius).sum(axis=1)
         hot = np.divide((celsius >= limit).sum(axis=1), n, out=hot, where=n > 0)
-    return _held_down(job, rule, ("hw_thermal", "sw_thermal"), hot)
+    return _held_down(job, rule, ("hw_thermal", "sw_thermal"), hot, "of the time too hot")
 
 
 @register_rule(
@@ -90,20 +91,28 @@ def throttled_hardware(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "info", "{some} {were} held down by the power limit{cost}",
     (
-        Threshold("share", 0.2, "the power limit holds the clock down in at least this share of samples"),
+        Threshold("share", 0.2, "the power limit holds the clock down in at least this share of samples, or, where that was "
+                  "not recorded, the GPU draws what its limit allows in at least this share of its work,"),
         Threshold("lost", LEAST_TOLD, "and, where clocks are known, at least this share of the GPU time is lost to it"),
         Threshold("clock", 0.7, "it is a warning where the SM clock is below this share of the highest, ..."),
         Threshold("limit", 0.9, "... or the power limit below this share of what the model is sold with"),
     ),
     "Busy GPUs reach their power limit. See whether it was set lower than the model allows, and ask the operators whether "
     "that is meant: nvidia-smi -q -d POWER",
-    needs=(("sw_power_cap",),),
+    needs=(("sw_power_cap", "power_usage"),),
 )  # fmt: skip
 def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match GPUs that the power limit held down: usual for a busy GPU, and a warning only where it holds them far down or
-    was set low."""
-    found = _held_down(job, rule, ("sw_power_cap",))
-    if found is None or (job.evidence.has("sm_clock") and (found.lost or 0.0) < rule.at("lost")):
+    was set low. Where reasons were not recorded, those match that lose time to a low clock while they draw what the limit
+    allows."""
+    is_told, knows_clocks = job.evidence.has("sw_power_cap"), job.evidence.has("sm_clock")
+    if not (is_told or knows_clocks):
+        return None
+    near = None if is_told else _near_limit(job)
+    found = _held_down(
+        job, rule, ("sw_power_cap",), near, "of the work near the power limit (reasons were not recorded)"
+    )
+    if found is None or (knows_clocks and (found.lost or 0.0) < rule.at("lost")):
         return None
     limits = [limit for gpu in found.gpus if (limit := job.evidence.gpus[gpu].power_limit) is not None]
     usual = job.evidence.peaks.power_limit if job.evidence.peaks is not None else None
@@ -123,14 +132,28 @@ def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return found
 
 
-def _held_down(job: JobEvidence, rule: Rule, flags: tuple[str, ...], hot: Floats | None = None) -> RuleMatch | None:
-    """Match GPUs of which one of these flags was set in at least the rule's share of samples. ``hot`` [n_gpus]: the
-    share of time in which each was too hot, used in place of the flags if its greatest is greater; NaN is unknown. None
-    where it holds of no GPU."""
+def _near_limit(job: JobEvidence) -> Floats:
+    """Compute in which share of its work each GPU [n_gpus] draws at least _NEAR_LIMIT of its power limit; 0 where it draws
+    less on average, NaN where that is not known."""
+    if "power_usage" not in job.evidence.series:
+        return np.full(job.evidence.n_gpus, np.nan)
+    limits = np.array([gpu.power_limit or np.nan for gpu in job.evidence.gpus], np.float64)
+    draw = job.evidence.series["power_usage"]
+    cells = job.at_work_cells & np.isfinite(draw) & np.isfinite(limits)[:, None]
+    near = over_gpus(np.where(cells, draw >= _NEAR_LIMIT * limits[:, None], np.nan).T)
+    return np.where(job.per_gpu_at_work("power_usage") < _NEAR_LIMIT * limits, 0.0, near)
+
+
+def _held_down(
+    job: JobEvidence, rule: Rule, flags: tuple[str, ...], other: Floats | None = None, what_other: str = ""
+) -> RuleMatch | None:
+    """Match GPUs of which one of these flags was set in at least the rule's share of samples. ``other`` [n_gpus]: the
+    share of time in which something else says so (NaN is unknown), and ``what_other`` what that is; used in place of the
+    flags if its greatest is greater. None where it holds of no GPU."""
     shares = np.fmax.reduce([job.evidence.means.per_gpu(flag) for flag in flags])
     what = f"of the samples say so ({' or '.join(flags)})"
-    if hot is not None and np.nan_to_num(hot).max(initial=0.0) > np.nan_to_num(shares).max(initial=0.0):
-        shares, what = hot, "of the time too hot"
+    if other is not None and np.nan_to_num(other).max(initial=0.0) > np.nan_to_num(shares).max(initial=0.0):
+        shares, what = other, what_other
     chosen = np.nan_to_num(shares) >= rule.at("share")
     if rule.code == "throttled_hardware":  # which is set beside its causes
         for cause in ("hw_thermal", "sw_thermal", "power_brake"):

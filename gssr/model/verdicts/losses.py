@@ -174,7 +174,10 @@ def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "warning", "{share} of the GPU time is spent waiting for the CPU",
-    (*_loss("idle.host"), Threshold("cores", 0.9, "all cores are busy: so much of the node's CPUs")),
+    (
+        *_loss("idle.host"),
+        Threshold("cores", 0.9, "all cores are busy: so much of the node's CPUs, or of the cores that a rank may use"),
+    ),
     "Move the work to the GPU, or spread it over more cores (more worker processes, threads; --cpus-per-task).",
     needs=(LEAD, ("cpu_utilization", "workload_cpu")),
 )  # fmt: skip
@@ -192,7 +195,16 @@ def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
             )
     cores = _mean_then(job.evidence.workload.get("cpu"), bins)
     if cores is not None:
-        more.append(finding_in_words("workload_cpu", cores, f"{words.counted(cores, 'core')} busy per rank then"))
+        allowed = job.evidence.n_cores
+        text = f"{words.counted(cores, 'core')} busy per rank then"
+        if allowed is not None:
+            text += f", of {allowed:.3g} that it may use"
+            if cores >= rule.at("cores") * allowed and not advice:
+                advice = (
+                    "Each rank keeps the cores that it may use busy: ask for more of them (--cpus-per-task), or move work "
+                    "to the GPU. More workers on as many cores would not help."
+                )
+        more.append(finding_in_words("workload_cpu", cores, text))
     return _graded(job, rule, share, "idle meanwhile", {}, *more, bins=bins, advice=advice)
 
 

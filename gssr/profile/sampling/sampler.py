@@ -16,6 +16,7 @@ from contextlib import nullcontext
 from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
+from gssr.backends.allowed_cores import allowed_cores
 from gssr.profile.outbox import BEGUN_ANEW, hand_on, hand_on_failure
 from gssr.profile.output import whole_of
 from gssr.profile.sampling.clock import RecordingClock, against_files
@@ -125,6 +126,8 @@ def _begun(plan: Plan, clock: RecordingClock) -> SampleWriter:
     pid = os.getpid()
     process = plan.process | {"pid": pid, "pid_start": process_start(pid), "boot_id": boot_id(), "state": "running"}
     process["booted_at"] = clock.booted_at
+    if not plan.attached:
+        process["n_cores"] = allowed_cores()
     writer: SampleWriter
     if plan.lines_to is not None:
         from gssr.profile.sampling.line_writer import LineWriter

@@ -71,6 +71,7 @@ class Process(NamedTuple):
     clock_offset: float | None
     clock_error: float | None
     booted_at: float | None = None
+    n_cores: float | None = None
 
 
 class Gpu(NamedTuple):

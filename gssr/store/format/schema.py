@@ -180,6 +180,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("clock_offset", "REAL", "this node's clock minus the reference node's, s"),
         Column("clock_error", "REAL", "bound of the error of clock_offset, s"),
         Column("booted_at", "REAL", "unix time at which this node was booted (CLOCK_BOOTTIME was 0), s"),
+        Column(
+            "n_cores",
+            "REAL",
+            "cores that this rank's processes may keep busy, by affinity and cgroup at its start; NULL where they are "
+            "another job's",
+        ),
     ),
     "gpus": (
         Column("gpu", "INTEGER PRIMARY KEY", "key of the GPU, local to the file"),

@@ -70,7 +70,9 @@ class Insert(NamedTuple):
 
 @dataclass
 class Draft:
-    """A job in the making. ``planted`` gets a set of codes for each cause, ``allowed`` further ones that are true."""
+    """A job in the making. ``planted`` gets a set of codes for each cause, ``allowed`` further ones that are true;
+    ``bound_to``: the cores that each rank was given, where its kind says so; ``fills_node``: it says that ranks have all
+    the node's cores among them."""
 
     rng: np.random.Generator
     view: str
@@ -89,6 +91,8 @@ class Draft:
     knows_cost: bool = True
     costs_time: bool = True
     extra_leaf: str = ""
+    bound_to: float | None = None
+    fills_node: bool = False
     exit: tuple[str, int] = ("completed", 0)
 
     def __post_init__(self) -> None:

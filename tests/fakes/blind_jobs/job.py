@@ -9,6 +9,7 @@ from gssr.arrays import Floats
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.write.bulk import BulkWriter
 from gssr.version import __version__
+from tests.fakes.blind_jobs.bindings import bound_cores
 from tests.fakes.blind_jobs.draft import (
     GAPS,
     LATE,
@@ -67,9 +68,10 @@ class BlindJob:
         nodes = [f"gpu{7 + 3 * node:03d}" for node in range(job.n_nodes)]
         rank_nodes = [nodes[node] for node in job.node_of]
         local = [int(np.sum(job.node_of[:gpu] == node)) for gpu, node in enumerate(job.node_of)]
+        cores = bound_cores(job, timeline, self.seed)
         processes: list[dict[str, str | int | float | None]] = [
             {"rank": gpu, "local_rank": local[gpu], "node": node, "hostname": node, "pid": 21000 + gpu,
-             "started_at": begin, "state": "running"}
+             "started_at": begin, "state": "running", "n_cores": cores[gpu]}
             for gpu, node in enumerate(rank_nodes)
         ]  # fmt: skip
         state, code = job.exit

@@ -219,6 +219,7 @@ def optimizer_on_the_host(job: Draft) -> None:
     step = job.step_seconds(recipe)
     wait = step * share / (1 - share)
     cores = job.model.cores / (job.n_gpus / job.n_nodes)
+    job.fills_node = True
     job.start()
     inserts = [
         Insert(Phase("idle.copies", pcie_tx=job.uniform(8e9, 18e9), cores=1.0), 0.25 * wait, "end"),
@@ -271,6 +272,7 @@ def few_cores_prepare(job: Draft) -> None:
     recipe, share = RECIPES["vision"], job.share()
     step = job.step_seconds(recipe)
     wait, cores = step * share / (1 - share), float(job.rng.integers(3, 9))
+    job.bound_to = cores
     recipe = recipe._replace(parts=((recipe.parts[0][0]._replace(cores=cores, net_rx=3e7), 1.0),))
     job.start()
     job.run(recipe, [Insert(Phase("idle.host", cores=cores, net_rx=3e7), wait)], step)
@@ -285,6 +287,7 @@ def all_cores_prepare(job: Draft) -> None:
     step = job.step_seconds(recipe)
     wait = step * share / (1 - share)
     cores = 0.975 * job.model.cores / (job.n_gpus / job.n_nodes)
+    job.fills_node = True
     recipe = recipe._replace(parts=((recipe.parts[0][0]._replace(cores=cores, net_rx=5e7), 1.0),))
     job.start()
     job.run(recipe, [Insert(Phase("idle.host", cores=cores, net_rx=5e7), wait)], step)
@@ -301,6 +304,7 @@ def mostly_on_the_cpu(job: Draft) -> None:
     step = job.step_seconds(recipe)
     wait = step * share / (1 - share)
     cores = job.uniform(0.93, 0.99) * job.model.cores / (job.n_gpus / job.n_nodes)
+    job.fills_node = True
     job.start()
     job.run(recipe, [Insert(Phase("idle.host", cores=cores), wait)], step)
     job.finish()

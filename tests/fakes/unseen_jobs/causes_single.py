@@ -53,7 +53,7 @@ def few_cores(job: Draft) -> None:
     saturated all the time, the node is not."""
     cores, step = float(job.rng.integers(2, 5)), job.log_uniform(0.3, 3)
     lack = job.uniform(0.3, 1.5)
-    job.n_workers = int(job.rng.integers(8, 17))
+    job.n_workers, job.given_cores = int(job.rng.integers(8, 17)), cores
     wait = idle("idle.host", cores=cores - 0.05, net_rx=5e7)
     train(job, Training(job.catalogue.convolutions().on_host(cores=cores - 0.1), step, exposed=0.02,
                         loader=Loader(wait, (1.05 + lack) * 4, 4, 8, sigma=0.15), loading={"cores": 0.0}))  # fmt: skip
@@ -161,6 +161,7 @@ def all_cores_in_turn(job: Draft) -> None:
     """Physics on the GPU and chemistry with OpenMP on all cores of the node, in turn."""
     step, share = job.log_uniform(1, 8), job.uniform(0.2, 1.5)
     run_mpi(job, MpiCode(job.catalogue.stencil(), step, on_host=share, host=idle("idle.host", cores=job.all_cores)))
+    job.takes_all_cores = True
     job.cost_leaves = ("idle.host",)
     job.plant("cpu_starved", *_short_waits(job, share * step / 2))
 

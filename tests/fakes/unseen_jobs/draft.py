@@ -27,7 +27,8 @@ class Draft:
     ``set_up_s``: when processes have their context and memory; ``has_context``, ``memory`` (share of the GPU's), ``heat``
     (°C above the room at full power) [GPU]. ``gaps``: GPU, begin, end of what was not recorded. ``events``: time, kind,
     message, GPU. ``process_of`` [GPU]: the rank of the process that uses it. ``all_cores``: cores that a
-    process takes with all of its threads.
+    process takes with all of its threads; ``given_cores``: those that each rank was given, where the kind says so, and
+    ``takes_all_cores`` where it says that the ranks have the node's cores among them.
     """
 
     def __init__(self, rng: np.random.Generator, view: str, machine: Machine) -> None:
@@ -65,6 +66,8 @@ class Draft:
         self.host_memory = self.uniform(0.05, 0.3)
         self.n_workers = int(rng.integers(0, 9))
         self.all_cores = max(1.0, (machine.cores - 2) / machine.per_node)
+        self.given_cores: float | None = None
+        self.takes_all_cores = False
 
     def uniform(self, low: float, high: float) -> float:
         """Draw a number."""

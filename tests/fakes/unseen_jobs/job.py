@@ -12,6 +12,7 @@ from gssr.version import __version__
 from tests.fakes.unseen_jobs.causes_parallel import LATE, SPREAD
 from tests.fakes.unseen_jobs.causes_single import FEW_LAUNCHES, STOPS
 from tests.fakes.unseen_jobs.draft import LONGEST, SHORTEST, Draft, UnsuitableError
+from tests.fakes.unseen_jobs.grants import granted_cores
 from tests.fakes.unseen_jobs.kinds import SICK, WELL
 from tests.fakes.unseen_jobs.machines import GIB, draw_machine, metrics_of
 from tests.fakes.unseen_jobs.recorders import (
@@ -62,9 +63,11 @@ class UnseenJob:
         nodes = [f"nid{1000 + 7 * node:06d}" for node in range(machine.n_nodes)]
         local = np.arange(job.n) % machine.per_node
         ranks = np.unique(job.process_of)
+        cores = granted_cores(job, self.seed)
         processes: list[dict[str, str | int | float | None]] = [
             {"rank": int(rank), "local_rank": int(local[rank]), "node": nodes[machine.node_of[rank]],
-             "hostname": nodes[machine.node_of[rank]], "pid": 4000 + int(rank), "started_at": begin, "state": "running"}
+             "hostname": nodes[machine.node_of[rank]], "pid": 4000 + int(rank), "started_at": begin, "state": "running",
+             "n_cores": cores[int(rank)]}
             for rank in ranks
         ]  # fmt: skip
         state, code = job.exit
