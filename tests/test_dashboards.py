@@ -173,7 +173,7 @@ def test_one_job_is_only_that_job(server: str) -> None:
              for row in rows(targets["The job's GPUs"], source)}  # fmt: skip
     assert len(ranks) == 18
     assert not any(rows(target, source, job_id="3") for target in targets.values())
-    idle_ones = dict(expressions(DASHBOARDS["gssr-fleet"]))["GPUs idle for 15 min"]
+    idle_ones = dict(expressions(DASHBOARDS["gssr-fleet"]))["GPUs idle for 15 min, or for all of a younger job"]
     assert {row["metric"]["job_id"] for row in rows(idle_ones, source)} == {"2"}
     least = rows(dict(expressions(DASHBOARDS["gssr-fleet"]))["The twenty least used jobs"], source)
     assert [row["metric"]["job_id"] for row in least] == ["2", "1"]

@@ -22,6 +22,8 @@ OLD_BY = ("gpu",)
 """The earlier name of model, which JSON has as well."""
 JUDGED_BY = ("cause", "verdict")
 """By these every run has to be judged, which takes several times as long; the second one is the old name of the first."""
+SORTS_OF_CAUSES = ("wasted", "hours", "runs", "name")
+"""What the hours of a cause can be sorted by: nothing else is known of them."""
 SORTS = (
     "wasted", "idle", "unused", "uneven", "throttled", "hours", "energy", "wasted-energy", "score", "runs", "name",
 )  # fmt: skip
@@ -158,6 +160,8 @@ def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers
     other = next((each for each in without if getattr(options, each) not in (None, False)), None)
     if wrong is None and options.watch and other is not None:
         wrong = f"--watch and --{other}: choose one"
+    if wrong is None and options.by in JUDGED_BY and options.sort not in SORTS_OF_CAUSES:
+        wrong = f"--sort {options.sort}: by cause, hours can be sorted by {', '.join(SORTS_OF_CAUSES)}"
     if wrong is None and options.index is not None and options.no_index:
         wrong = "--index and --no-index: choose one"
     if wrong is not None:

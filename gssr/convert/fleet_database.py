@@ -29,7 +29,7 @@ from gssr.guarded_sqlite import (
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.fleet.allocations import PLACES, Allocated
 from gssr.model.fleet.figures import RUN_COLUMNS, RunFigures
-from gssr.model.fleet.fleet import COMPUTING, Fleet, job_of, name_of, node_figures, week_of
+from gssr.model.fleet.fleet import BADLY_BALANCED, COMPUTING, Fleet, job_of, name_of, node_figures, week_of
 from gssr.store.disk import COMPANIONS, PLANTED, companion_path, is_file_or_none, is_planted, make_file
 from gssr.store.format.schema import Column
 
@@ -119,7 +119,7 @@ VIEWS: dict[str, str] = {
     "never_used_gpus": f"""{_RUN_OF}, unused_gpus, round(unused_gpus * duration_s / 3600, 3) AS unused_gpu_hours
     FROM runs WHERE unused_gpus > 0 ORDER BY unused_gpus * duration_s DESC""",
     "badly_balanced": f"""{_RUN_OF}, round(imbalance, 3) AS imbalance, round(imbalance_gpu_hours, 3) AS imbalance_gpu_hours
-    FROM runs WHERE runs.imbalance >= 0.1 ORDER BY runs.imbalance_gpu_hours DESC""",
+    FROM runs WHERE runs.imbalance >= {BADLY_BALANCED} ORDER BY runs.imbalance_gpu_hours DESC""",
     "slow_nodes": """SELECT node, count(*) AS runs, sum(is_slow) AS slow_in, round(sum(gpu_hours), 3) AS gpu_hours,
     round(sum(throttled_gpu_hours), 3) AS throttled_gpu_hours, round(min(lowest_clock), 3) AS lowest_clock
     FROM nodes GROUP BY node HAVING sum(is_slow) > 0 ORDER BY slow_in DESC, gpu_hours DESC""",

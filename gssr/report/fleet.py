@@ -43,6 +43,12 @@ _KINDS = {
 """What a kind of bad node is called, and what it means and to do."""
 _FIRST = ("user", "account", "label", "command", "state")
 """By these a page ranks that is about everything, where there is more than one."""
+_RUNS_WITH_MOST = {
+    "wasted": "Most GPU-hours × (1 - score)",
+    "idle": "Most idle GPU-hours",
+    "hours": "Most GPU-hours",
+}
+"""What the table of the runs to look at first is called, by what it is sorted by; otherwise it is by ``wasted``."""
 _OF_KEY, _OF_NAME, _OF_USER = 0.4, 0.2, 0.14
 """As much of a page's width a name takes at most: what a line is about, a job's name beside its number, a user's."""
 _PLACES = {
@@ -98,7 +104,8 @@ def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -
                 own = fleet.groups(runs, by, options.sort)
                 if len(own) > 1:
                     rows += page.ranking(by, own)
-            rows += page.runs("Most GPU-hours × (1 - score)", _most_wasted(runs))
+            sort = options.sort if options.sort in _RUNS_WITH_MOST else "wasted"
+            rows += page.runs(_RUNS_WITH_MOST[sort], fleet.runs_with_most(runs, sort), sort)
             rows += page.runs("Which never used some of their GPUs?", fleet.with_unused(runs), "unused")
             rows += page.runs("Which are badly balanced?", fleet.uneven(runs), "uneven %")
             rows += page.nodes(fleet.slow_nodes(runs))
@@ -115,11 +122,6 @@ def closing_line(found: Fleet, whole: RunGroup) -> str:
         f"GSSR fleet runs={len(found.runs)} gpu_hours={whole.gpu_hours:.3f} wasted={wasted} idle={idle} score={score} "
         f"unreadable={len(found.unreadable)}"
     )
-
-
-def _most_wasted(runs: Sequence[RunFigures]) -> list[RunFigures]:
-    known = [run for run in runs if run.wasted_gpu_hours]
-    return sorted(known, key=lambda run: (-(run.wasted_gpu_hours or 0.0), run.run_id))
 
 
 def _head(places: Sequence[str], found: Fleet, width: int, marks: Glyphs) -> list[Row]:

@@ -183,7 +183,7 @@ def fleet_panels() -> list[Panel]:
     sm = "gssr_sm_active_ratio"
     held = f"count(count by (node, gpu, uuid, mig) ({FLEET_RUNS}))"
     own = with_run(sm, FLEET_RUNS, "cluster, job_id, run, user, label, model")
-    idle = f"count(({own}) < {IDLE}) or 0 * count({own})"
+    idle = f"count(count by (node, gpu, uuid, mig) (({own}) < {IDLE})) or 0 * count({own})"
     by_model = with_run("gssr_power_usage_watts", FLEET_RUNS, "model")
     return [
         stat("GPUs with a job", "none", "GPUs that a recorded job or run has at the end of the time shown.", held,
@@ -204,8 +204,9 @@ def fleet_panels() -> list[Panel]:
               f"sort(bottomk(20, avg by (cluster, job_id, run, user, label) "
               f"(avg_over_time(({own})[$__range:$__interval]))))",
               "percentunit"),
-        table("GPUs idle for 15 min", "GPUs that a job has at the end of the time shown, and whose SM active was below 2 % "
-              "in each sample of the 15 min before. The value is the highest of these samples.",
+        table("GPUs idle for 15 min, or for all of a younger job", "GPUs that a job has at the end of the time shown, and "
+              "whose SM active was below 2 % in each sample of the 15 min before: a job that began later may still be "
+              "starting. The value is the highest of these samples.",
               f"max by (node, gpu, mig, cluster, job_id, run, user, label) "
               f"(({with_run(f'max_over_time({sm}[15m])', FLEET_RUNS, 'cluster, job_id, run, user, label')}) < {IDLE})",
               "percentunit"),

@@ -169,6 +169,7 @@ def test_rankings_can_be_sorted_cut_and_read_by_programs(folder: Path, capsys: p
     found = json.loads(printed(capsys, str(folder), "--json", "--by", "verdict", "-n", "1"))
     assert list(found["groups"]) == ["verdict"] and len(found["groups"]["verdict"]) == 1
     assert found["runs"][1]["verdicts"][0] == "gpus_unused" and len(found["unreadable"]) == len(found["copies"]) == 1
+    assert "── Most idle GPU-hours ─" in printed(capsys, str(folder), "--sort", "idle")
     whole = json.loads(printed(capsys, str(folder), "--json"))
     assert whole["runs"][0]["verdicts"] is None
     assert sum(group["gpu_hours"] for group in whole["groups"]["node"]) == pytest.approx(whole["totals"]["gpu_hours"])
@@ -206,6 +207,7 @@ def test_times_are_dates_or_so_long_ago() -> None:
         (["--since", "soon", "."], 2, "--since: 'soon' is neither"),
         (["-n", "0", "."], 2, "--most: 0 is not above 0"),
         (["--json", "--csv", "."], 2, "choose one"),
+        (["--by", "cause", "--sort", "idle", "."], 2, "by cause, hours can be sorted by wasted, hours, runs, name"),
         (["--width", "3", "."], 2, "--width"),
         (["nothing.sql"], 1, "nothing.sql: no such file"),
         (["."], 1, "no recording is there"),

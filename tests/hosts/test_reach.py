@@ -142,3 +142,10 @@ def test_states_are_kept_beside_the_recording(tmp_path: Path) -> None:
         assert [(*each[:7], each.memory and (*each.memory,)) for each in found.hosts] == [
             (*each,) for each in states.hosts
         ]
+
+
+def test_a_job_without_a_host_has_no_time_left() -> None:
+    job = JobState("7", "alice", "train", 1000.0 + 600)
+    (first, *_) = said(HostStates((host("n1", "gone", "Node failure"), host("n2", "gone")), job, 0, 0.0))
+    assert "min left" not in first and "no host is left: it is over, or its nodes failed" in first
+    assert "10 min left" in said(HostStates((host("n1", "gone"), host("n2")), job, 0, 0.0))[0]

@@ -178,6 +178,10 @@ SORTS: dict[str, tuple[str, bool]] = {
 """What groups can be sorted by: a field, and whether the greatest comes first."""
 
 
+BADLY_BALANCED = 0.1
+"""A run whose imbalance is at least this is badly balanced: ranks of healthy runs differ by a few percent."""
+
+
 def is_by_cause(by: str | None) -> bool:
     """Tell whether this groups runs by cause, for which the runs must have been judged."""
     return by in (CAUSE, ALIAS_OF_CAUSE)
@@ -303,6 +307,13 @@ def unused_gpu_hours(run: RunFigures) -> float | None:
     return None if run.unused_gpus is None else run.unused_gpus * run.duration_s / 3600
 
 
+def runs_with_most(runs: Iterable[RunFigures], sort: str) -> list[RunFigures]:
+    """List the runs that have any of the GPU-hours that ``sort``, one of SORTS, names, those with most first."""
+    field, _ = SORTS[sort]
+    found = [run for run in runs if getattr(run, field)]
+    return sorted(found, key=lambda run: (-float(getattr(run, field)), run.run_id))
+
+
 def with_unused(runs: Iterable[RunFigures]) -> list[RunFigures]:
     """Find the runs that never used some of their GPUs. Those that held unused ones longest come first."""
     found = [run for run in runs if run.unused_gpus]
@@ -310,10 +321,8 @@ def with_unused(runs: Iterable[RunFigures]) -> list[RunFigures]:
 
 
 def uneven(runs: Iterable[RunFigures]) -> list[RunFigures]:
-    """List the badly balanced runs, those that lost most GPU-hours first. A run is badly balanced from the imbalance on that
-    the rule of that name warns of."""
-    limit = TABLE.rule("imbalance").at("warning")
-    found = [run for run in runs if run.imbalance is not None and run.imbalance >= limit]
+    """List the badly balanced runs, from BADLY_BALANCED on, those that lost most GPU-hours first."""
+    found = [run for run in runs if run.imbalance is not None and run.imbalance >= BADLY_BALANCED]
     return sorted(found, key=lambda run: (-(run.imbalance_gpu_hours or 0.0), run.run_id))
 
 

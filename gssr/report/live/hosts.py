@@ -40,7 +40,10 @@ def host_rows(states: HostStates, now: float, width: int, glyphs: Glyphs, most: 
 
 def _pieces(states: HostStates, now: float, glyphs: Glyphs) -> list[Span]:
     """List what there is to say of job and hosts: idle GPUs, and memory near its limit, only where they were measured."""
-    pieces = [] if states.job is None else _job(states.job, now)
+    all_gone = bool(states.hosts) and all(host.word == "gone" for host in states.hosts)
+    pieces = [] if states.job is None else _job(states.job, None if all_gone else now)
+    if all_gone and states.job is not None:
+        pieces.append(Span("no host is left: it is over, or its nodes failed", "bad"))
     n_gpus = sum(host.n_gpus for host in states.hosts if host.word != "gone")
     if states.n_idle:
         idle = f"{states.n_idle:,} of {count(n_gpus, 'GPU')} idle for {_minutes(states.idle_seconds)}"
@@ -59,8 +62,9 @@ def _pieces(states: HostStates, now: float, glyphs: Glyphs) -> list[Span]:
     return pieces
 
 
-def _job(job: JobState, now: float) -> list[Span]:
-    left = [] if job.ends_at is None else [Span(f"{_minutes(max(job.ends_at - now, 0.0))} left")]
+def _job(job: JobState, now: float | None) -> list[Span]:
+    """Name a job, its user, and the time left at ``now`` (unix s); None: it has no more use for its time."""
+    left = [] if job.ends_at is None or now is None else [Span(f"{_minutes(max(job.ends_at - now, 0.0))} left")]
     return [Span(f"job {clean(job.job_id)}", "title"), Span(f"{clean(job.name)} of {clean(job.user)}"), *left]
 
 
