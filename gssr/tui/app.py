@@ -417,7 +417,7 @@ class LiveScreen(KeysInOrder):
         found = result.judgement
         if found is None or not self.file:
             return result
-        return replace(result, judgement=_naming_file(found, self.file))
+        return result.with_judgement(_naming_file(found, self.file))
 
     def _select(self, wanted: tuple[str, ...]) -> None:
         """Look at the GPUs that these names mean; a notice if they mean none. They are asked for only once."""
