@@ -18,6 +18,7 @@ from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, quantity
 from gssr.report.live.marked_gpus import legend_of_marks, mark_of
 from gssr.report.live.metric_scales import full_scale
+from gssr.report.live.times_of_run import in_part, part_text
 from gssr.tui.keys import key
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.messages import Opened
@@ -69,6 +70,7 @@ class GpuBars(Panel):
         metric = metric_of(result.grid.metric)
         legend = legend_of_marks(result, self.glyphs.levels.isascii())
         title = f"{count(len(means), result.noun)} by mean {metric.label}, the lowest first"
+        title = in_part(title, part_text(result))
         self.border_title = f"{title}   {legend}".rstrip()
         super().show(result, view)
         self._tell(result)

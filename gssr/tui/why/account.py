@@ -15,7 +15,7 @@ from gssr.render.breakdown import LEAST_SHOWN, LOOKS, headline
 from gssr.render.cells import clean, fit
 from gssr.render.scale import fixed, percent
 from gssr.report.live.marked_gpus import culprit_mark
-from gssr.report.live.times_of_run import part_text
+from gssr.report.live.times_of_run import in_part, judged_part_text
 from gssr.tui.shared.panel import Drawing
 from gssr.tui.view import View
 
@@ -110,8 +110,8 @@ class AccountTree(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
         judgement = result.judgement
         breakdown = None if judgement is None else judgement.breakdown
         told = (id(breakdown), self.content_size.width, self.palette.theme)
-        self.border_title = "where the GPU time goes" if result.is_live else "where the GPU time went"
-        self.border_subtitle = part_text(result)
+        went = "where the GPU time goes" if result.is_live else "where the GPU time went"
+        self.border_title = in_part(went, judged_part_text(result))
         if told == self._told:
             return
         self._told, ascii_only = told, self.glyphs.levels.isascii()

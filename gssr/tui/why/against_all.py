@@ -11,7 +11,7 @@ from gssr.render.scale import count
 from gssr.report.live.marked_gpus import gpus_of_verdict
 from gssr.report.live.metric_pairs import chosen_metrics, metric_row, sizes_for, titles
 from gssr.report.live.metric_scales import full_scale
-from gssr.report.live.times_of_run import at_text, seconds_text, window_text
+from gssr.report.live.times_of_run import at_text, in_part, part_text, seconds_text, window_text
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
 
@@ -45,7 +45,8 @@ class AgainstAll(RowsPanel):
         super().show(result, view)
         shown = result.of_gpus or result
         part = part_of(shown, view)
-        self.border_title = _title(shown, view, contrast(shown, part, view.cursor), part)
+        title = _title(shown, view, found := contrast(shown, part, view.cursor), part)
+        self.border_title = in_part(title, part_text(shown) if found.kind == "gpus" else "")
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw the table, as many metrics as fit: first those that the verdict rests on, then those that differ most."""

@@ -21,6 +21,7 @@ from gssr.render.scale import metric_of, percent
 from gssr.render.verdicts import abstention_rows, advice_parts, limits_of
 from gssr.report.live.judgement import not_judged
 from gssr.report.live.marked_gpus import gpus_of_verdict
+from gssr.report.live.times_of_run import in_part, judged_part_text
 from gssr.tui.job.verdict_cards import MARKS
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
@@ -179,7 +180,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
         self._verdicts = () if judgement is None else judgement.verdicts
         self._result = result.of_gpus or result
         self._open = min(max(view.note, 0), max(len(self._verdicts) - 1, 0))
-        self.border_title = "what keeps it from being saturated"
+        self.border_title = in_part("what keeps it from being saturated", judged_part_text(result))
         self.border_subtitle = "" if judgement is None else _how_many(self._verdicts)
         nothing = self.query_one("#no-cause", Words)
         nothing.display = not self._verdicts
