@@ -185,7 +185,7 @@ class LiveScreen(KeysInOrder):
         self._newest: Results = ()
         self._panes: dict[ScreenName, ScreenPane] = {}
         self._offered: tuple[bool, ...] = ()
-        """The facts that the offer of tabs was made from last."""
+        """Which of the tabs were offered last."""
         self._waiting: list[tuple[ScreenName, Callable[[], object]]] = []
         """Calls that wait for a tab to be ready, with the tab's name."""
         self.orders = SteadyOrders()
@@ -417,7 +417,7 @@ class LiveScreen(KeysInOrder):
         found = result.judgement
         if found is None or not self.file:
             return result
-        return replace(result, judgement=_naming_file(found, self.file))
+        return result.with_judgement(_naming_file(found, self.file))
 
     def _select(self, wanted: tuple[str, ...]) -> None:
         """Look at the GPUs that these names mean; a notice if they mean none. They are asked for only once."""
@@ -497,6 +497,8 @@ class LiveScreen(KeysInOrder):
             view = replace(view, level=None, selection=(), selected="")
         before, self.view = self.view, view
         if before.screen != view.screen:
+            if self.screen_stack[0].maximized is not None:
+                self.screen_stack[0].minimize()
             focused, left = self.screen.focused, self.pane_of(before.screen)
             if focused is not None and left in focused.ancestors:  # keys would go on to what is out of sight
                 self.screen.set_focus(None)
@@ -510,18 +512,21 @@ class LiveScreen(KeysInOrder):
     def _offer_screens(self) -> None:
         """Show the tabs that have something to show: Compare with a second run, Calls with a trace; of a profile
         nothing but Calls."""
-        tabs, result = self.query_one("#screens", TabbedContent), self.results[0] if self.results else None
-        part = None if result is None else result.part
-        profile = part is not None and part.trace.profile is not None
-        known = (len(self._watches) > 1, part is not None or self.view.screen == "calls", profile)
-        if known == self._offered:
+        tabs, offered = self.query_one("#screens", TabbedContent), tuple(self._offers(tab.name) for tab in TABS)
+        if offered == self._offered:
             return
-        self._offered = known
-        for name, *_ in TABS:
-            offered = not profile or name == "calls"
-            offered &= name != "compare" or len(self._watches) > 1
-            offered &= name != "calls" or part is not None or self.view.screen == "calls"
-            (tabs.show_tab if offered else tabs.hide_tab)(name)
+        self._offered = offered
+        for tab, is_offered in zip(TABS, offered, strict=True):
+            (tabs.show_tab if is_offered else tabs.hide_tab)(tab.name)
+
+    def _offers(self, name: str) -> bool:
+        """Tell whether a screen has something to show."""
+        part = self.results[0].part if self.results else None
+        if part is not None and part.trace.profile is not None:
+            return name == "calls"
+        if name == "calls":
+            return part is not None or self.view.screen == "calls"
+        return name != "compare" or len(self._watches) > 1
 
     def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
         """Look at the screen whose tab was chosen, unless another one has been chosen since, or the app has closed its
@@ -533,12 +538,10 @@ class LiveScreen(KeysInOrder):
             self.change_view(replace(self.view, screen=name, row=0, top=0, opened=False, trail=()))
 
     def action_tab(self, name: ScreenName) -> None:
-        """Go to the screen ``name`` if its tab is offered; keys wait until it has the focus."""
-        tabs = self.query_one("#screens", TabbedContent)
-        if tabs.get_tab(name).display:
-            tabs.active = self._awaited_tab = name
-            self.hold_keys()  # what is typed next is for the tab
-            self.call_when_ready(name, partial(self.call_after_refresh, self._focus_first, name))
+        """Go to the screen ``name``; keys wait until it has the focus."""
+        self.query_one("#screens", TabbedContent).active = self._awaited_tab = name
+        self.hold_keys()  # what is typed next is for the tab
+        self.call_when_ready(name, partial(self.call_after_refresh, self._focus_first, name))
 
     def _focus_first(self, name: ScreenName) -> None:
         """Focus the first panel of a screen if it is still in sight, and let waiting keys go on."""
@@ -595,7 +598,9 @@ class LiveScreen(KeysInOrder):
     # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Refuse the actions that write files if the screen is in a browser."""
+        """Refuse the actions that write files if the screen is in a browser, and tabs that have nothing to show."""
+        if action == "tab" and not self._offers(str(parameters[0])):
+            return False
         return False if self.is_web and action in WRITING else super().check_action(action, parameters)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
@@ -701,7 +706,11 @@ class LiveScreen(KeysInOrder):
         if self.screen.maximized is not None:
             self.screen.minimize()
         elif self.screen.focused is not None:
-            self.screen.maximize(self.screen.focused)
+            panels = [each for each in self.screen.focused.ancestors_with_self if each.has_class("panel")]
+            for panel in panels[:1]:
+                for rule in ("height", "max_height"):  # panes share the rows out again when it is given back
+                    panel.styles.clear_rule(rule)
+                self.screen.maximized = panel  # type: ignore[assignment] # a widget: it has the class
         self.call_after_refresh(self.show)
 
     def action_help(self) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
+from textual.actions import parse
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from gssr.render.cells import clean
@@ -46,9 +47,10 @@ class Everything(Provider):
                 yield Hit(score, matcher.highlight(found.name), found.call, help=found.help)
 
     def _actions(self) -> Iterator[PaletteCommand]:
-        """Yield a command for every key binding of the app, without the palette's own."""
+        """Yield a command for every key binding of the app that it has now, without the palette's own."""
         for binding in type(self.app).BINDINGS:
-            if binding.action != "command_palette" and self.app.check_action(binding.action, ()):  # type: ignore[union-attr]
+            _, action, parameters = parse(binding.action)  # type: ignore[union-attr]
+            if action != "command_palette" and self.app.check_action(action, parameters):
                 yield PaletteCommand(binding.description, binding.tooltip, partial(self.app.run_action, binding.action))  # type: ignore[union-attr]
 
     def _displays(self) -> Iterator[PaletteCommand]:

@@ -30,14 +30,15 @@ def back(scene: Scene) -> View:
 
     If it came from none, let go of one thing: the filter, else the selection, else the time cursor; the view is
     unchanged if there is none of these. On the way back a filter typed since is let go of first; metric, window and
-    cursor stay as they are.
+    cursor stay as they are, but from Time back to Calls the window is again the one that its tables were of.
     """
     view = scene.view
     if view.trail:
         before = view.trail[-1]
         if view.filter and view.filter != before.filter:
             return replace(view, filter="")
-        return replace(before, metric=view.metric, span=view.span, end=view.end, cursor=view.cursor, lately=view.lately)
+        after = replace(before, metric=view.metric, cursor=view.cursor)
+        return after if before.screen == "calls" else replace(after, span=view.span, end=view.end, lately=view.lately)
     for change in ({"filter": ""}, {"selection": (), "selected": ""}, {"cursor": None}):
         after = replace(view, **change)
         if after != view:

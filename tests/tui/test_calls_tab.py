@@ -16,12 +16,13 @@ from gssr.model.live.watched_trace import WatchedTrace
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.report.live.call_outline import COLUMNS as COLUMNS_OF_TREE
 from gssr.report.live.call_tables import COLUMNS, TITLES, cell_text, tables_of
-from gssr.traces.timeline import Timeline
+from gssr.traces.timeline import OPERATIONS, Timeline
 from gssr.tui.app import LiveScreen
 from gssr.tui.calls.matrix import MessageMatrix
 from gssr.tui.calls.pane import CallsPane
 from gssr.tui.calls.table import CallTable
 from gssr.tui.calls.tree import CallTreeTable
+from gssr.tui.time.trace_lanes import TraceLanes
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.vampir import DISPLAYS
 from tests.fakes.traces.cube import write_solver
@@ -134,6 +135,42 @@ def test_sub_tabs_are_those_that_hold_anything_and_enter_leads_to_the_time() -> 
         await until(
             pilot, lambda: app.view.screen == "calls" and app.query_one("#screens", TabbedContent).active == "calls"
         )
+
+    work(app, steps, (120, 36))
+
+
+def test_l_leads_to_the_longest_interval_of_a_name_on_its_track() -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        table, lanes = app.query_one(CallTable), None
+        part = app.results[0].part
+        assert part is not None and part.analysis is not None
+        own = part.trace.intervals
+        for name in tables_of(part.analysis):
+            app.query_one(CallsPane).choose(name)
+            if not table.display or name == "functions":
+                continue
+            for _ in table.order[:2]:
+                await pilot.pause()
+                longest = table.values["max_ns"][table.item]
+                held = table.values["name"][table.item]
+                await pilot.press("l")
+                await until(pilot, lambda: app.view.opened and app.query_one(TraceLanes).has_focus)
+                lanes = app.query_one(TraceLanes)
+                await until(pilot, lambda lanes=lanes: lanes.picked() >= 0)  # type: ignore[misc]
+                place = lanes.picked()
+                assert own.length[place] == longest
+                assert held in (part.trace.names[own.name[place]], OPERATIONS[own.operation[place]])
+                cells = lanes.cells_in_sight(app.results[0])
+                assert cells.start <= own.start[place] / 1e9 and (own.start[place] + longest) / 1e9 <= cells.end
+                assert cells.end - cells.start <= 1.25 * max(longest / 1e9, 1e-6 * cells.n)
+                await pilot.press("escape")  # the name that is looked for
+                await pilot.press("escape")
+                await until(pilot, lambda: app.view.screen == "calls" and table.has_focus)
+                await pilot.press("down")
+        assert lanes is not None
 
     work(app, steps, (120, 36))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.report.live.gpu_columns import MEAN, NAME
-from gssr.report.live.times_of_run import width_text
+from gssr.report.live.times_of_run import part_text, width_text
 from gssr.tui.app import LiveScreen
 from gssr.tui.dialogs.choose import ChooseOne
 from gssr.tui.gpus.inspector import Inspector
@@ -30,7 +31,7 @@ from gssr.tui.shared.footer import KeyFooter
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.wall import Wall
 from gssr.tui.time.wall import TimeWall
-from gssr.tui.view import View
+from gssr.tui.view import ScreenName, View
 from gssr.tui.why.causes import Causes
 from tests.fakes.growing import STEP, Growing
 from tests.looking import live_screen, seen, until, work
@@ -171,15 +172,20 @@ def test_compare_is_there_with_a_second_run_only(recording: str, tmp_path: Path)
 
     async def without(pilot: Pilot[int]) -> None:
         assert not alone.query_one("#screens", TabbedContent).get_tab("compare").display
-        await pilot.press("6")
+        await pilot.press("6", "7")
         assert alone.view.screen == "job"
+        offered = {each.binding.action for each in alone.screen.active_bindings.values()}
+        assert {"tab('job')", "tab('why')"} <= offered and not {"tab('compare')", "tab('calls')"} & offered
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "Balance" in seen(alone) and bool(alone.screen.query(KeyPanel)))
+        assert "was another run better" not in " ".join(seen(alone).split()).lower()
 
     async def with_it(pilot: Pilot[int]) -> None:
         await pilot.press("6")
         await until(pilot, lambda: len(two.results) == 2)
         assert "train" in seen(two)
 
-    work(alone, without)
+    work(alone, without, (160, 80))
     work(two, with_it)
 
 
@@ -335,6 +341,51 @@ def test_a_metric_is_chosen_by_a_part_of_its_name(recording: str) -> None:
         assert "DRAM active" in str(app.query_one(SpaceAverage).border_title)
 
     work(app, steps)
+
+
+@pytest.mark.parametrize("screen", ["job", "gpus", "time", "balance", "why", "compare"])
+def test_z_gives_the_focused_panel_the_whole_screen_and_takes_it_back(
+    recording: str, tmp_path: Path, screen: ScreenName
+) -> None:
+    other = str(tmp_path / "train.sql")
+    generate(other, "train", 8, 0.02, 0.5)
+    app = live_screen(recording, other, view=View(screen=screen))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.focused is not None and len(app.results) == 1 + (screen == "compare"))
+        first = app.focused
+        while True:
+            assert app.focused is not None
+            panel = next((each for each in app.focused.ancestors_with_self if each.has_class("panel")), None)
+            if panel is not None:
+                before = panel.region
+                await pilot.press("z")
+                await until(pilot, lambda panel=panel: panel.region == (0, 0, 120, 39))  # type: ignore[misc]
+                await pilot.press("z")
+                await until(pilot, lambda panel=panel, before=before: panel.region == before)  # type: ignore[misc]
+            await pilot.press("tab")
+            if app.focused is first:
+                break
+        await pilot.press("z", "2" if screen != "gpus" else "1")
+        await until(pilot, lambda: app.screen.maximized is None and app.view.screen != screen)
+
+    work(app, steps, (120, 40))
+
+
+@pytest.mark.parametrize("screen", ["balance", "why"])
+def test_a_window_that_is_not_the_whole_run_is_named_in_the_title(recording: str, screen: ScreenName) -> None:
+    app = live_screen(recording, view=View(screen=screen))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        titles = {"balance": "what evening out would give", "why": "what keeps it from being saturated"}
+        assert f"{titles[screen]}──" in seen(app)
+        result = app.results[0]
+        app.change_view(replace(app.view, span=30.0, end=result.first + 60.0))
+        await until(pilot, lambda: app.results[0].judgement is not None and part_text(app.results[0]) != "")
+        assert f"{titles[screen]}, {part_text(app.results[0])}─" in seen(app) and " to " in part_text(app.results[0])
+
+    work(app, steps, (80, 24))
 
 
 def test_help_names_the_keys_of_the_focused_panel(recording: str) -> None:

@@ -1,18 +1,25 @@
 """Which GPUs are marked, and why."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from textual.pilot import Pilot
 
+from gssr.backends.synthetic.bulk import generate
 from gssr.metrics import BY_NAME
 from gssr.model.analyze import analyze
 from gssr.model.live.live_result import Query
+from gssr.model.results import Judgement, LeadingLoss
+from gssr.report.live.marked_gpus import legend_of_marks, mark_of
 from gssr.report.load_balancing import outliers_of
 from gssr.store.read.recording import open_recording
+from gssr.tui.gpus.table import GpuTable
+from gssr.tui.why.causes import Cause, Causes
 from tests.fakes import frames
 from tests.fakes.planted import PLANTS
-from tests.looking import judged
+from tests.looking import judged, live_screen, seen, until, work
 
 NAN = np.nan
 
@@ -26,6 +33,50 @@ def test_page_and_screens_mark_the_same_gpus(plants, name: str, metric: str) -> 
     assert sorted(outliers_of(found, BY_NAME[metric])) == marked
     if name in ("straggler", "slow_node"):
         assert marked
+
+
+def test_the_gpu_that_the_others_wait_for_is_marked_on_its_row_and_in_words(tmp_path: Path) -> None:
+    generate(str(tmp_path / "a.sql"), "imbalanced", 8, 0.05, 0.5)
+    app = live_screen(str(tmp_path / "a.sql"))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        result = app.results[0]
+        assert result.awaited == result.singled_out == (0,)
+        for keys, row in (("1", "▲node0000:0"), ("2", "▲ node0000:0 "), ("4", "▲ node0000:0 ")):
+            await pilot.press(*keys)
+            await until(pilot, lambda row=row: any(row in line for line in seen(app).splitlines()))  # type: ignore[misc]
+            words = "▲ node0000:0 waits least, the rest for it"
+            assert words in seen(app) and seen(app).count(row) - seen(app).count(words) * (row in words) >= 1
+        await pilot.press("5")
+        await until(pilot, lambda: len(app.query(Cause)) > 0 and app.query_one(Causes).has_focus)
+        await pilot.press("enter")  # the verdict names no GPU for itself: those are gone to that wait least
+        await until(pilot, lambda: app.view.screen == "gpus" and app.query_one(GpuTable).item == 0)
+        await pilot.press("M")
+        await until(pilot, lambda: app.results[0].grid.metric != result.grid.metric)
+        assert "▲ node0000:0 waits least" in seen(app), "whatever the metric"
+
+    work(app, steps, (120, 40))
+
+
+def test_what_is_only_unlike_the_rest_has_another_mark_beside_a_culprit() -> None:
+    values = np.full((4, 6), 0.8)
+    values[3] = 0.1
+    frame = frames.frame_of(values)
+    assert [mark_of(frame, gpu, False) for gpu in range(4)] == [("", "plain")] * 3 + [("▲", "outlier")]
+    late = Judgement((), (), 0.0, 6.0, leading_loss=LeadingLoss(0.2, "spent waiting", (1,)))
+    judged_so = frame.with_judgement(late)
+    marks = [mark_of(judged_so, gpu, False) for gpu in range(4)]
+    assert marks == [("", "plain"), ("▲", "bad"), ("", "plain"), ("△", "outlier")]
+    assert mark_of(judged_so, 3, True) == ("~", "outlier") and "△ unlike the rest" in legend_of_marks(judged_so, False)
+
+
+def test_of_metrics_of_nodes_the_culprits_node_is_marked() -> None:
+    gpus = frames.frame_of(np.full((8, 6), 0.8))
+    nodes = replace(gpus, by_node=True, of_gpus=gpus)
+    found = nodes.with_judgement(Judgement((), (), 0.0, 6.0, leading_loss=LeadingLoss(0.2, "spent waiting", (7,))))
+    assert found.singled_out == (int(gpus.node_of[7]),)
+    assert found.of_gpus is not None and found.of_gpus.singled_out == (7,)
 
 
 def test_a_gpu_that_fell_silent_is_marked_with_its_age() -> None:

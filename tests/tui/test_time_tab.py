@@ -275,6 +275,57 @@ def test_search_counts_and_goes_along_and_b_goes_to_the_cause() -> None:
     work(app, steps, (160, 48))
 
 
+def test_full_stop_and_comma_go_along_the_cursors_line() -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_time(app, pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.query_one(TraceLanes).has_focus)
+        lanes = app.query_one(TraceLanes)
+        part = app.results[0].part
+        assert part is not None and part.lanes is not None
+        for row in (0, 2):
+            places = part.lanes.places[part.lanes.lane == row].tolist()
+            await pilot.press("home", *["down"] * (row - app.view.row))
+            app.change_view(replace(app.view, cursor=None))
+            for place in places[:3]:
+                await pilot.press("full_stop")
+                await until(pilot, lambda place=place: lanes.picked() == place)  # type: ignore[misc]
+                assert app.view.row == row
+            await pilot.press("w", "w", "w")  # the one before may be out of sight
+            await pilot.press("comma")
+            await until(pilot, lambda place=places[1]: lanes.picked() == place)  # type: ignore[misc]
+        app.change_view(replace(app.view, cursor=None))
+        await pilot.press("comma")
+        await pilot.pause()
+        assert app.view.cursor is None, "before the first there is none"
+
+    work(app, steps, (160, 48))
+
+
+def test_what_launched_an_interval_stays_beside_it_when_only_some_are_left() -> None:
+    app = of_trace(training(2))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_time(app, pilot)
+        await pilot.press("i", *"name=gemm", "enter")
+        await until(pilot, lambda: "only name=gemm" in seen(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.query_one(TraceLanes).has_focus)
+        await pilot.press("full_stop")
+        await until(pilot, lambda: app.query_one(TraceLanes).picked() >= 0)
+        assert "b launched by cudaLaunchKernel on python" in seen(app) and "launched kernel" in seen(app)
+        part = app.results[0].part
+        assert part is not None
+        names = {part.trace.names[at] for at in part.trace.intervals.name.tolist()}
+        assert names == {"ampere_sgemm_128x64_tn", "cutlass::gemm_bwd", "cudaLaunchKernel"}
+        n_launched = int((part.trace.intervals.kind == Kind.KERNEL).sum())
+        assert int((part.trace.intervals.kind == Kind.RUNTIME).sum()) == n_launched
+
+    work(app, steps, (160, 48))
+
+
 def test_flows_lead_from_launches_to_kernels() -> None:
     app = of_trace(training(2))
 

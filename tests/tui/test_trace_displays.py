@@ -72,7 +72,8 @@ def test_words_of_a_filter_must_all_hold(watch: Watch) -> None:
         trace = seat_of(watch, filter=text).scene.frame.part.trace  # type: ignore[union-attr]
         return {trace.names[at] for at in trace.intervals.name}
 
-    assert left("name=gemm,nccl") == {name for name in left("") if "gemm" in name.lower() or "nccl" in name}
+    named = {name for name in left("") if "gemm" in name.lower() or "nccl" in name}
+    assert left("name=gemm,nccl") == {*named, "cudaLaunchKernel"}, "what launched them stays"
     assert left("name=*gemm*") <= left("name=gemm") and left("name=gemm takes>100s") == set()
     assert left("takes>1ms takes<2ms") <= left("takes>1ms") < left("")
     assert left("rank:0") == left(""), "who is shown is no matter of intervals"

@@ -5,11 +5,13 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 from textual.pilot import Pilot
 
+from gssr.backends.synthetic.bulk import generate
 from gssr.model.compare.alignment import aligned, shares_columns
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.steady_order import SteadyOrders
@@ -19,7 +21,7 @@ from gssr.model.results import Finding, Judgement, Verdict
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
-from gssr.report.live.run_effects import effects, outcome_of_sentence, sentence
+from gssr.report.live.run_effects import effects, outcome_of_sentence, sentence, use_change
 from gssr.report.live.unevenness import costs, reads_as
 from gssr.tui.app import LiveScreen
 from gssr.tui.balance.gpu_bars import GpuBars
@@ -241,6 +243,24 @@ def test_the_sentence_is_judged_by_time_and_by_where_the_gpu_time_goes(plants: d
     assert [each.outcome for each in found[:2]] == ["better", "better"] and found[0].weight >= found[1].weight
     assert all(each.outcome == "same" for each in effects(one, one) if each.outcome != "unknown")
     assert "as long as A" in sentence(one, one) and "score" in sentence(one, one)
+
+
+def test_a_run_whose_gpus_do_less_is_not_called_better_nor_one_worse_for_doing_more(
+    plants: dict[str, str], tmp_path: Path
+) -> None:
+    idle = str(tmp_path / "idle.sql")
+    generate(idle, "idle", 8, 0.1, 0.5)
+    worked, unused = pair({**plants, "idle": idle}, "before", "idle")
+    assert use_change(worked, unused) == -1 and use_change(unused, worked) == 1 and use_change(worked, worked) == 0
+    assert outcome_of_sentence(worked, unused) == "less" and outcome_of_sentence(unused, worked) == "more"
+    said = sentence(worked, unused)
+    assert "B takes 24.9 % less time" in said and "GPUs that did nothing 0.0 % → 100.0 %" in said
+    assert said.endswith("score 0.600 → 0.000.")
+    outcomes = {each.name: each.outcome for each in effects(worked, unused)}
+    assert {outcomes[name] for name in ("duration", "GPU-hours", "energy", "idle while other GPUs work")} == {"less"}
+    assert "better" not in outcomes.values() and outcomes["GPUs that did nothing"] == "worse"
+    back = {each.name: each.outcome for each in effects(unused, worked)}
+    assert {back[name] for name in ("duration", "GPU-hours", "energy")} == {"more"} and "worse" not in back.values()
 
 
 def test_compare_shows_both_runs_over_each_other_and_in_words(plants: dict[str, str]) -> None:

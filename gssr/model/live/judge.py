@@ -140,10 +140,10 @@ class Judge(threading.Thread):
             self._changed.notify()
         known = self.answer_to(frame)
         if known is None or known.judgement is None or not frame.traced:
-            return frame if known is None else replace(frame, judgement=known.judgement)
+            return frame if known is None else frame.with_judgement(known.judgement)
         from gssr.model.joined.explain import explained_by_traces
 
-        return replace(frame, judgement=explained_by_traces(known.judgement, frame.traced))
+        return frame.with_judgement(explained_by_traces(known.judgement, frame.traced))
 
     def answer_to(self, frame: Result) -> Said | None:
         """Return the newest judgement on what a frame asks, with the state of the run that it is about. None if the

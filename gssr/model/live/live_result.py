@@ -286,6 +286,11 @@ class Result:
         """Return the positions of a node's GPUs."""
         return np.flatnonzero(self.node_of == node)
 
+    def with_judgement(self, judgement: Judgement | None) -> "Result":
+        """Return the result with this judgement on its window, and if it shows nodes, on that of their GPUs as well."""
+        gpus = None if self.of_gpus is None else replace(self.of_gpus, judgement=judgement)
+        return replace(self, judgement=judgement, of_gpus=gpus)
+
     @property
     def looked_at(self) -> Ints:
         """Positions of the GPUs that the query asks for: all if it names none."""
@@ -298,19 +303,28 @@ class Result:
         """Positions of the GPUs that the worst verdict blames; () if these are most of those looked at, or there is no
         judgement."""
         found = self.judgement.verdicts if self.judgement is not None else ()
-        return self._of_looked_at(culprits(found, len(self.looked_at)))
+        return self.of_looked_at(culprits(found, len((self.of_gpus or self).looked_at)))
 
     @cached_property
     def awaited(self) -> tuple[int, ...]:
         """Positions of the GPUs that wait least while the others wait, which is the largest loss; () if it is another,
         or nobody can be named, or there is no judgement."""
         leading = self.judgement.leading_loss if self.judgement is not None else None
-        return self._of_looked_at(leading.awaited) if leading is not None else ()
+        return self.of_looked_at(leading.awaited) if leading is not None else ()
 
-    def _of_looked_at(self, gpus: Sequence[int]) -> tuple[int, ...]:
-        """Return the positions of GPUs that a judgement numbers among those looked at."""
-        looked_at = self.looked_at
-        return tuple(looked_at[[at for at in gpus if at < len(looked_at)]].tolist())
+    @property
+    def singled_out(self) -> tuple[int, ...]:
+        """Positions of the GPUs that the judgement singles out: those that the others wait for, else those that the worst
+        verdict blames; () if it singles out none."""
+        return self.awaited or self.blamed
+
+    def of_looked_at(self, gpus: Sequence[int]) -> tuple[int, ...]:
+        """Return the positions of GPUs that a judgement numbers among those looked at; if the rows are nodes, those of
+        their nodes."""
+        shown = self.of_gpus or self
+        looked_at = shown.looked_at
+        found = looked_at[[at for at in gpus if at < len(looked_at)]]
+        return tuple((np.unique(shown.node_of[found]) if self.by_node else found).tolist())
 
     @cached_property
     def unlike(self) -> Flags:

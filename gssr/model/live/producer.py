@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from gssr.model.live.judge import Judge, call_thread
 from gssr.model.live.live_result import Query, Result
@@ -111,4 +110,4 @@ class Producer(threading.Thread):
         known = self.judge.answer_to(frame)
         if known is None or known.stand.state != frame.state:
             return self.judge.shown(frame)
-        return replace(frame, judgement=known.judgement)
+        return frame.with_judgement(known.judgement)

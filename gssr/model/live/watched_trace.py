@@ -427,16 +427,8 @@ class WatchedTrace:
 
     def _analysed(self, trace: Trace, level: Level, window: tuple[int, int], query: Query) -> TraceAnalysis:
         """Analyse a window and the GPUs asked for; with the call tree if tables are asked for."""
-        gpus = query.gpus
         whole = window == (self._first, self._last)
-        tracks: Ints | None = None
-        if gpus:
-            wanted = np.isin(level.owner_of, np.array(gpus))
-            if level.name in ("gpus", "streams"):  # what these ranks did on the CPU belongs to it
-                ranks = {trace.tracks[at].rank for at in np.flatnonzero(wanted).tolist()}
-                beside = [track.kind != "gpu_stream" and track.rank in ranks for track in trace.tracks]
-                wanted |= np.array(beside, bool)
-            tracks = np.flatnonzero(wanted)
+        tracks = level.tracks_with_host(query.gpus)
         return analyze_timeline(trace, None if whole else window, tracks, tables=None if query.tables else ["verdicts"])
 
 

@@ -2,7 +2,7 @@
 
 What a GPU's time counts as is decided where the page decides it: gssr.model.traces.trace_results.TYPES."""
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -128,6 +128,17 @@ class Level:
     def owner_of(self) -> Ints:
         """The row of each track [n_tracks], -1 for none."""
         return self._rows[1]
+
+    def tracks_with_host(self, rows: Sequence[int]) -> Ints | None:
+        """Find the tracks whose intervals count in tables of these rows: their own, and of GPUs and streams also what their
+        ranks did on the CPU. None, all tracks, where no row is named."""
+        if not rows:
+            return None
+        wanted, tracks = np.isin(self.owner_of, np.array(rows)), self._part.timeline.tracks
+        if self.name in ("gpus", "streams"):
+            ranks = {tracks[at].rank for at in np.flatnonzero(wanted).tolist()}
+            wanted |= np.array([track.kind != "gpu_stream" and track.rank in ranks for track in tracks], bool)
+        return np.flatnonzero(wanted)
 
     def ready_to_zoom(self) -> bool:
         """Tell whether a part of the time costs less to look at than all of it."""

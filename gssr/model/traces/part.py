@@ -266,8 +266,8 @@ def fits_name(names: Iterable[str], patterns: tuple[str, ...]) -> Flags:
 
 
 def only(timeline: Timeline, wanted: Only) -> Timeline:
-    """Return the timeline as if it held only the intervals that ``wanted`` lets through, and only the messages of the sizes
-    that it lets through. All of its tracks stay."""
+    """Return the timeline as if it held only the intervals that ``wanted`` lets through, the calls that launched these, and
+    only the messages of the sizes that it lets through. All of its tracks stay."""
     own, messages = timeline.intervals, timeline.messages
     kept, sent = np.ones(len(own), np.bool_), np.ones(0 if messages is None else len(messages.size), np.bool_)
     for patterns in wanted.names:
@@ -277,6 +277,8 @@ def only(timeline: Timeline, wanted: Only) -> Timeline:
         kept &= (column < value if below else column > value) & (column >= 0)
         if what == "size" and messages is not None:
             sent &= messages.size < value if below else messages.size > value
+    launch = are(own.kind, (Kind.RUNTIME, Kind.DRIVER)) & (own.link != NO_LINK)
+    kept |= launch & np.isin(own.link, own.link[kept & ~launch & (own.link != NO_LINK)])
     if messages is not None and not sent.all():
         columns = ("source", "target", "sent", "received", "size", "comm")
         messages = replace(messages, **{name: getattr(messages, name)[sent] for name in columns})

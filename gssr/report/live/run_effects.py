@@ -2,6 +2,7 @@
 
 from typing import Literal, NamedTuple
 
+from gssr.metrics import DETECTION_METRICS
 from gssr.model.compare.alignment import seconds
 from gssr.model.compare.comparison import BETTER, LEAST_POINTS, LEAST_TOTAL_SHARE, CategoryChange, category_changes
 from gssr.model.compare.contrast import measured_metrics
@@ -41,7 +42,9 @@ def effects(one: Result, other: Result) -> list[RunDifference]:
     """List the numbers that both runs can be compared by: first what is better or worse, then what is more or less,
     then what is within noise, last what is unknown; within each the largest effect first. ``one`` is A, ``other`` is
     B."""
-    found = [*_totals(one, other), *map(_of_category, _changes(one, other)), *_metrics(one, other), *_names(one, other)]
+    use = use_change(one, other)
+    categories = [_of_category(change, use) for change in _changes(one, other)]
+    found = [*_totals(one, other, use), *categories, *_metrics(one, other), *_names(one, other)]
     known = [effect for effect in found if effect is not None]
     rank = {"better": 0, "worse": 0, "more": 1, "less": 1, "same": 2, "unknown": 3}
     return sorted(known, key=lambda effect: (rank[effect.outcome], -effect.weight))
@@ -56,7 +59,7 @@ def name_of(frame: Result) -> str:
 
 def sentence(one: Result, other: Result) -> str:
     """Say in one sentence how the time, the categories of lost GPU time and the score changed from A to B. The score
-    is only named if both have one and are the same job."""
+    is only named if both have one, and are the same job or it says the opposite of the time."""
     parts = [_time_said(one, other)]
     certain = [each for each in _changes(one, other) if each.is_certain and each.category.is_loss]
     certain = sorted(certain, key=lambda each: -abs(each.change))[:_MOST_SAID]
@@ -64,18 +67,34 @@ def sentence(one: Result, other: Result) -> str:
     if not certain and _changes(one, other):
         parts.append("no loss of GPU time changed by more than noise")
     scores = [frame.window.score() for frame in (one, other)]
-    if None not in scores and _same_job(one, other):
+    is_opposite = outcome_of_sentence(one, other) in ("more", "less")
+    if None not in scores and (_same_job(one, other) or is_opposite):
         parts.append(f"score {fixed(scores[0], 3)} → {fixed(scores[1], 3)}")
     return "; ".join(parts) + "."
 
 
 def outcome_of_sentence(one: Result, other: Result) -> Outcome:
-    """Judge by the time whether B is better, worse, or the same within noise. "unknown" while either still grows or if
-    A's time is 0."""
+    """Judge by the time whether B is better, worse, or the same within noise; only "more" or "less" where the GPUs' use says
+    the opposite (``use_change``). "unknown" while either still grows or if A's time is 0."""
     times = seconds(one), seconds(other)
     if one.is_live or other.is_live or not times[0]:
         return "unknown"
-    return _judged("duration_s", times[0], times[1], LEAST_TOTAL_SHARE * times[0])
+    return _judged("duration_s", times[0], times[1], LEAST_TOTAL_SHARE * times[0], use_change(one, other))
+
+
+def use_change(one: Result, other: Result) -> int:
+    """Tell whether B uses its GPUs clearly more than A (1), clearly less (-1), or neither or nobody knows (0): by the score,
+    or without one by the best metric of use that both have. A job whose GPUs do less is not better for taking less."""
+    used: list[float | None] = [frame.window.score() for frame in (one, other)]
+    if None in used:
+        means = [frame.window.overall() for frame in (one, other)]
+        of_both = (name for name in DETECTION_METRICS if None not in [mean.get(name) for mean in means])
+        best = next(of_both, "")
+        used = [mean.get(best) for mean in means]
+    a, b = used
+    if a is None or b is None or abs(b - a) <= _LEAST_POINTS:
+        return 0
+    return 1 if b > a else -1
 
 
 def _same_job(one: Result, other: Result) -> bool:
@@ -119,15 +138,18 @@ def _changes(one: Result, other: Result) -> tuple[CategoryChange, ...]:
     return () if judged[0] is None or judged[1] is None else category_changes(judged[0].breakdown, judged[1].breakdown)
 
 
-def _judged(name: str, a: float | None, b: float | None, noise: float | None) -> Outcome:
+def _judged(name: str, a: float | None, b: float | None, noise: float | None, use: int) -> Outcome:
     """Judge the change of a number from ``a`` to ``b``: "same" up to ``noise`` (in its unit), else better or worse by
-    the sign that BETTER gives ``name``, else "more" or "less". "unknown" if any of the three is None."""
+    the sign that BETTER gives ``name``, else "more" or "less", also where ``use`` (``use_change``) has the other sign.
+    "unknown" if any of the three numbers is None."""
     if a is None or b is None or noise is None:
         return "unknown"
     if abs(b - a) <= noise:
         return "same"
     sign = BETTER.get(name, 0) * (1 if b > a else -1)
-    return "better" if sign > 0 else "worse" if sign < 0 else "more" if b > a else "less"
+    if not sign or sign == -use:
+        return "more" if b > a else "less"
+    return "better" if sign > 0 else "worse"
 
 
 def _relative(a: float | None, b: float | None) -> tuple[str, float]:
@@ -138,7 +160,7 @@ def _relative(a: float | None, b: float | None) -> tuple[str, float]:
     return f"{signed(100 * (b - a) / abs(a), 1)} %", abs(b - a) / abs(a)
 
 
-def _totals(one: Result, other: Result) -> list[RunDifference]:
+def _totals(one: Result, other: Result, use: int) -> list[RunDifference]:
     """Compare duration and imbalance, and of recordings also GPU-hours, energy and, if they are the same job, the
     score. What is not known of both is left out, but for energy."""
     times = seconds(one), seconds(other)
@@ -148,7 +170,7 @@ def _totals(one: Result, other: Result) -> list[RunDifference]:
     def total(name: str, key: str, a: float | None, b: float | None, texts: tuple[str, str]) -> None:
         change, weight = _relative(a, b)
         least = None if noise is None or a is None else noise * abs(a)
-        found.append(RunDifference(name, *texts, change, _judged(key, a, b, least), weight))
+        found.append(RunDifference(name, *texts, change, _judged(key, a, b, least, use), weight))
 
     total("duration", "duration_s", *times, (length_text(one, times[0]), length_text(other, times[1])))
     uneven = [_imbalance(frame) for frame in (one, other)]
@@ -161,7 +183,7 @@ def _totals(one: Result, other: Result) -> list[RunDifference]:
                 percent(a),
                 percent(b),
                 points,
-                _judged("imbalance", a, b, 0.01),
+                _judged("imbalance", a, b, 0.01, use),
                 abs(b - a),
             )
         )
@@ -174,7 +196,7 @@ def _totals(one: Result, other: Result) -> list[RunDifference]:
     scores = [frame.window.score() for frame in (one, other)]
     if None not in scores and _same_job(one, other):
         a, b = scores[0] or 0.0, scores[1] or 0.0
-        outcome = _judged("score", a, b, max(LEAST_POINTS, 0.01))
+        outcome = _judged("score", a, b, max(LEAST_POINTS, 0.01), use)
         found.append(RunDifference("score", fixed(a, 3), fixed(b, 3), signed(b - a, 3), outcome, abs(b - a)))
     return found
 
@@ -187,15 +209,16 @@ def _joules(joules: float | None) -> str:
     return "-" if joules is None else energy_text(joules).split(" (")[0]
 
 
-def _of_category(change: CategoryChange) -> RunDifference | None:
-    """Describe the change of one category's share of the GPU time: less of a loss is better. None if the share is
-    below _SAID_FROM in both runs."""
+def _of_category(change: CategoryChange, use: int) -> RunDifference | None:
+    """Describe the change of one category's share of the GPU time: less of a loss is better, unless ``use`` (``use_change``)
+    says the opposite. None if the share is below _SAID_FROM in both runs."""
     if max(change.before, change.after) < _SAID_FROM:
         return None
     outcome: Outcome = "same"
     if change.is_certain:
         grew = change.change > 0
-        outcome = ("worse" if grew else "better") if change.category.is_loss else "more" if grew else "less"
+        is_judged = change.category.is_loss and use != (1 if grew else -1)
+        outcome = ("worse" if grew else "better") if is_judged else "more" if grew else "less"
     points = f"{signed(100 * change.change, 1)} points"
     return RunDifference(
         change.category.label, percent(change.before), percent(change.after), points, outcome, abs(change.change)
@@ -211,7 +234,7 @@ def _metrics(one: Result, other: Result) -> list[RunDifference]:
         metric, full = metric_of(name), max(full_scale(one, name), full_scale(other, name))
         change, _ = _relative(a, b)
         weight = 0.0 if a is None or b is None or full <= 0 else abs(b - a) / full
-        outcome = _judged("", a, b, _LEAST_POINTS * full)
+        outcome = _judged("", a, b, _LEAST_POINTS * full, 0)
         found.append(RunDifference(metric.label, quantity(a, metric), quantity(b, metric), change, outcome, weight))
     return found
 

@@ -87,6 +87,18 @@ def part_text(frame: Result) -> str:
     return "" if is_all else window_text(frame)
 
 
+def judged_part_text(frame: Result) -> str:
+    """Say which part of the run the judgement is on, as ``part_text`` does; "" if it is all of it, as it is while the newest
+    columns of a growing run roll in."""
+    rolls = frame.is_live and frame.query.width is not None
+    return "" if rolls else part_text(frame)
+
+
+def in_part(title: str, part: str) -> str:
+    """Write a title with the part of the run that it is about; "" for all of it."""
+    return f"{title}, {part}" if part else title
+
+
 def window_text(frame: Result) -> str:
     """Say which window is shown: ``whole run, 10 min 0 s``, ``last 5 min`` of a live run, or from when to when."""
     if frame.is_live and frame.query.span is not None:

@@ -16,7 +16,9 @@ from gssr.render.cells import cell_width, clean, fit
 from gssr.render.columns import length
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, quantity
+from gssr.report.live.marked_gpus import legend_of_marks, mark_of
 from gssr.report.live.metric_scales import full_scale
+from gssr.report.live.times_of_run import in_part, part_text
 from gssr.tui.keys import key
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.messages import Opened
@@ -66,7 +68,10 @@ class GpuBars(Panel):
         self._sorted = _Sorted(found.gpus[order], means, median)
         self.at = min(self.at, max(len(means) - 1, 0))
         metric = metric_of(result.grid.metric)
-        self.border_title = f"{count(len(means), result.noun)} by mean {metric.label}, the lowest first"
+        legend = legend_of_marks(result, self.glyphs.levels.isascii())
+        title = f"{count(len(means), result.noun)} by mean {metric.label}, the lowest first"
+        title = in_part(title, part_text(result))
+        self.border_title = f"{title}   {legend}".rstrip()
         super().show(result, view)
         self._tell(result)
 
@@ -92,15 +97,14 @@ class GpuBars(Panel):
         """Draw a line for each GPU, ``_tall`` rows each: name, mean, and a bar with a tick at the median."""
         width, palette, glyphs = self.content_size.width, self.palette, self.glyphs
         metric, full = metric_of(result.grid.metric), full_scale(result, result.grid.metric)
-        marked, tall = result.unlike, self._tall
+        tall = self._tall
         names = [clean(result.place(int(gpu))) for gpu in those.gpus]
         size = min(max(map(cell_width, names), default=4), max(width // 3, 8))
         room = max(width - size - _VALUE - 4, 1)
         middle = min(int(those.median / full * room), room - 1) if those.median == those.median else -1
         strips: list[Strip] = []
         for place, (gpu, name, mean) in enumerate(zip(those.gpus, names, those.means, strict=True)):
-            apart = bool(marked[gpu])
-            mark = ("!" if glyphs.levels.isascii() else "▲") if apart else " "
+            mark, role = mark_of(result, int(gpu), glyphs.levels.isascii())
             filled = "" if mean != mean else length(min(max(float(mean) / full, 0.0), 1.0), room, glyphs)
             if tall > 1:
                 filled = filled.replace(glyphs.bar, glyphs.full).replace(glyphs.half or glyphs.bar, "▌")
@@ -109,8 +113,8 @@ class GpuBars(Panel):
             tick = middle - len(filled)
             head = [
                 Segment(
-                    f"{mark} {fit(name, size, glyphs.ellipsis, 'end'):<{size}}",
-                    palette.style("outlier" if apart else "plain"),
+                    f"{mark or ' '} {fit(name, size, glyphs.ellipsis, 'end'):<{size}}",
+                    palette.style(role),
                 ),
                 Segment(f"{number(None if mean != mean else float(mean), metric):>{_VALUE}} ", palette.style("value")),
             ]  # fmt: skip

@@ -3,6 +3,7 @@
 from gssr.model.live.live_result import Result
 from gssr.render.cells import pad
 from gssr.render.roles import Row, Span
+from gssr.report.live.times_of_run import in_part, part_text
 from gssr.report.live.unevenness import lowest, places
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
@@ -16,7 +17,7 @@ class NodesAndPlaces(RowsPanel):
     def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
-        self.border_title = "nodes and places"
+        self.border_title = in_part("nodes and places", part_text(result))
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw the lowest nodes and the places within a node, side by side where there is room; only the nodes (or

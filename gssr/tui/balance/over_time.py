@@ -6,7 +6,7 @@ from gssr.model.live.live_result import Result
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
 from gssr.report.live.band_chart import chart_cells, draw_band
-from gssr.report.live.times_of_run import at_text, width_text
+from gssr.report.live.times_of_run import at_text, in_part, part_text, width_text
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
 
@@ -35,7 +35,7 @@ class ImbalanceOverTime(RowsPanel):
 
     def _entitle(self, result: Result) -> None:
         cell = chart_cells(result, self.content_size.width, _GUTTER).width
-        self.border_title = f"imbalance over time, {width_text(cell)} a cell"
+        self.border_title = f"{in_part('imbalance over time', part_text(result))}, {width_text(cell)} a cell"
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """The chart and its times."""

@@ -4,7 +4,7 @@ from gssr.model.live.live_result import Result
 from gssr.render.cells import at_most, flow, wrap
 from gssr.render.roles import Row, text_of
 from gssr.render.scale import metric_of
-from gssr.report.live.times_of_run import window_text
+from gssr.report.live.times_of_run import in_part, part_text
 from gssr.report.live.unevenness import costs, facts, reads_as
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
@@ -16,8 +16,8 @@ class BalanceSentence(RowsPanel):
     def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
-        self.border_title = "what evening out would give"
-        self.border_subtitle = f"by {metric_of(result.grid.metric).label}, {window_text(result)}"
+        self.border_title = in_part("what evening out would give", part_text(result))
+        self.border_subtitle = f"by {metric_of(result.grid.metric).label}"
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw the sentence, marked where some GPU stands out, then the numbers."""

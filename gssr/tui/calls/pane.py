@@ -12,6 +12,7 @@ from textual.widgets import Input, Static, Tab, Tabs
 
 from gssr.metrics import OF_NAME
 from gssr.model.live.live_result import Query, Result
+from gssr.model.traces.longest import longest_interval
 from gssr.render.cells import clean
 from gssr.report.live.call_tables import ABOUT, LEVELS, MATRICES, TITLES, Values, tables_of
 from gssr.report.live.times_of_run import window_text
@@ -22,6 +23,8 @@ from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.shared.search_line import SearchLine
+from gssr.tui.time.timeline import columns_in
+from gssr.tui.trace.cursor import fitted, opened_at
 from gssr.tui.view import View
 
 _TREE = "calltree"
@@ -38,6 +41,7 @@ class CallsPane(ScreenPane):
         key("slash", "seek", "Search", "only the names that hold this; * and ? stand for anything"),
         key("v", "next_table(1)", "Next table", "the next sub-tab: kernels, ranges, copies, messages, files, the tree"),
         key("V", "next_table(-1)", "Table before", "the sub-tab before", show=False),
+        key("l", "longest", "Longest", "the longest interval of this name: its track on Time, zoomed to it"),
         key("i", "app.only", "Only", "of a trace: only some intervals: name=nccl  takes>1ms  size>1MB", show=False),
     ]
 
@@ -173,18 +177,9 @@ class CallsPane(ScreenPane):
 
     @on(Opened, "#calls-table, #calls-tree")
     def show_over_time(self, event: Opened) -> None:
-        """Go to Time, with the name of the opened row as its metric; Esc comes back.
-
-        Copies show all copies. Profiles and collectives have no times: a notice says so, and nothing moves.
-        """
-        result, values = self._result, self._tables().get(self._table)
-        part = None if result is None else result.part
-        if part is None or values is None or part.trace.profile is not None or self._table == "collectives":
-            profile = part is not None and part.trace.profile is not None
-            self.notify("A profile tells no times." if profile else "This has no time of its own.")
-            return
-        name = str(values["call" if self._table == "io" else "name"][event.item] or "")
-        if not name:
+        """Go to Time, with the name of the opened row as its metric; Esc comes back. Copies show all copies."""
+        name, part = self._named_interval(event.item), None if self._result is None else self._result.part
+        if part is None or not name:
             return
         view = self._view
         level = LEVELS.get(self._table, "threads")
@@ -197,6 +192,41 @@ class CallsPane(ScreenPane):
                 top=0, selection=view.selection if kept else (), selected=view.selected if kept else "",
             )
         )  # fmt: skip
+
+    def _named_interval(self, row: int) -> str:
+        """Return the name by which the intervals of a table's row are called. Profiles and collectives have no times: "",
+        and a notice says so; "" as well without a name."""
+        values = self._tables().get(self._table)
+        part = None if self._result is None else self._result.part
+        if (
+            part is None
+            or values is None
+            or part.trace.profile is not None
+            or self._table in ("collectives", *MATRICES)
+        ):
+            profile = part is not None and part.trace.profile is not None
+            self.notify("A profile tells no times." if profile else "This has no time of its own.")
+            return ""
+        return str(values["call" if self._table == "io" else "name"][row] or "") if row >= 0 else ""
+
+    def action_longest(self) -> None:
+        """Go to the longest interval of the name under the cursor, on Time, where its track is opened and the window is
+        zoomed to it; Esc comes back. A notice if there is none."""
+        table = self.query_one(CallTreeTable if self._table == _TREE else CallTable)
+        name, scene = self._named_interval(table.item), self.app.scene()
+        part = None if scene is None else scene.frame.part
+        if scene is None or part is None or part.analysis is None or not name:
+            return
+        frame, below = scene.frame, scene._replace(view=scene.view.down(screen="time"))  # Esc comes back
+        tracks = part.level.tracks_with_host(frame.query.gpus)
+        place = longest_interval(part.trace, part.analysis.window, tracks, self._table, name)
+        view = opened_at(below, part, place) if place >= 0 else below.view
+        if view == below.view:
+            self.notify("Nothing of this name has a time of its own.")
+            return
+        sought = part.trace.names[int(part.trace.intervals.name[place])]
+        view = fitted(frame, part, replace(view, name=sought), place, columns_in(self.app.size.width))
+        self.app.go_to_screen(view)
 
     # Search
 

@@ -9,6 +9,7 @@ from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity, unit_of
 from gssr.report.live.band_chart import metric_band
 from gssr.report.live.gpu_filter import processes_on
+from gssr.report.live.marked_gpus import culprit_mark, gpus_of_verdict, legend_of_culprits
 from gssr.report.live.metric_scales import full_scale, shown_metrics
 from gssr.report.live.times_of_run import seconds_text
 from gssr.tui.shared.panel import RowsPanel
@@ -62,8 +63,8 @@ class Inspector(RowsPanel):
         return (*one, Span(" " * max(size - used, 1)), *other)
 
     def _unlike(self, result: Result, gpu: int, width: int) -> list[Row]:
-        """Say how far the mean of the GPU at position ``gpu`` is from the median, and what is missing of its samples;
-        no rows if there is nothing to say."""
+        """Say why the GPU at position ``gpu`` is singled out, how far its mean is from the median, and what is missing of
+        its samples; no rows if there is nothing to say."""
         means = result.window.per_gpu(result.grid.metric)
         metric = metric_of(result.grid.metric)
         mean, median = float(means[gpu]), float(np.nanmedian(means)) if np.isfinite(means).any() else float("nan")
@@ -79,7 +80,11 @@ class Inspector(RowsPanel):
                 else f"{metric.label} at the median"
             )
         texts += gap_texts(result, gpu)
-        return wrap("; ".join(texts), width, role="value") if texts else []
+        rows = wrap("; ".join(texts), width, role="value") if texts else []
+        if gpu in result.singled_out:
+            mark = culprit_mark(self.glyphs.levels.isascii())
+            rows = [*wrap(legend_of_culprits(result), width, f"{mark} ", "  ", "bad"), *rows]
+        return rows
 
     def _metrics(self, result: Result, gpu: int, width: int, height: int) -> list[Row]:
         """Draw the newest value of each metric of the GPU at position ``gpu``, beside the median of all if there is
@@ -116,10 +121,9 @@ class Inspector(RowsPanel):
         """List the titles of the verdicts that are about the GPU at position ``gpu``, below an empty line; no rows if
         there are none."""
         found = result.judgement.verdicts if result.judgement is not None else ()
-        looked_at = result.query.gpus or range(result.n_gpus)
         rows: list[Row] = []
         for verdict in found:
-            if verdict.gpus and gpu in [looked_at[at] for at in verdict.gpus if at < len(looked_at)]:
+            if gpu in gpus_of_verdict(result, verdict):
                 role = "bad" if verdict.severity == "critical" else "outlier"
                 rows += wrap(clean(verdict.title), width, "* " if self.glyphs.levels.isascii() else "▲ ", "  ", role)  # type: ignore[arg-type]
         return [(), *rows] if rows else []

@@ -12,6 +12,7 @@ from gssr.model.live.live_result import Result
 from gssr.render.cells import clean, fit
 from gssr.render.roles import Role
 from gssr.render.scale import count, metric_of, number
+from gssr.report.live.marked_gpus import legend_of_marks, mark_of
 from gssr.report.live.metric_scales import full_scale
 from gssr.tui.gpus.history_table import HistoryTable
 from gssr.tui.keys import key
@@ -62,7 +63,8 @@ class NodeTable(HistoryTable):
         full = full_scale(self.result, self.result.grid.metric) if self.sort in ("mean", "least") else None
         order = self.sort_steadily(self.result, nodes, self._values[self.sort], full)
         title = next(title for name, title, *_ in _COLUMNS if name == self.sort)
-        self.border_title = count(len(nodes), "node")
+        legend = legend_of_marks(self.result, self.glyphs.levels.isascii())
+        self.border_title = f"{count(len(nodes), 'node')}   {legend}".rstrip()
         self.border_subtitle = f"by {title}; {metric_of(self.result.grid.metric).label}"
         self.set_order(order, self.item)
 
@@ -80,11 +82,13 @@ class NodeTable(HistoryTable):
         return found
 
     def mark(self, item: int) -> tuple[str, Role]:
-        """Return the mark of a node with a GPU that is not like the rest, "" for any other node, and its role.
-        ``item``: the node's index."""
+        """Return the mark of a node with a GPU that is singled out, or not like the rest, "" for any other node, and its
+        role. ``item``: the node's index."""
         assert self.result is not None
-        apart = bool(self.result.unlike[self.result.on_node(item)].any())
-        return ("!" if self.glyphs.levels.isascii() else "▲") if apart else "", "outlier"
+        result, ascii_only = self.result, self.glyphs.levels.isascii()
+        gpus = sorted(result.on_node(item).tolist(), key=lambda gpu: gpu not in result.singled_out)
+        marks = (mark_of(result, gpu, ascii_only) for gpu in gpus)
+        return next((mark for mark in marks if mark[0]), ("", "plain"))
 
     def cell(self, heading: Heading, item: int) -> list[Segment]:
         """Draw one cell of the node with the index ``item``: its name or that of its lowest GPU, a number, or a mean
@@ -94,7 +98,7 @@ class NodeTable(HistoryTable):
         value, metric = float(self._values[heading.key][item]), metric_of(self.result.grid.metric)
         look = style("dim")
         if heading.key == "node":
-            text, look = fit(result.nodes[item], size - 1, self.glyphs.ellipsis, "end"), style(self.mark_role(item))
+            text, look = fit(result.nodes[item], size - 1, self.glyphs.ellipsis, "end"), style(self.mark(item)[1])
         elif heading.key == "gpus":
             text = f"{value:.0f}"
         elif value != value:
@@ -104,10 +108,6 @@ class NodeTable(HistoryTable):
         else:
             text, look = number(value, metric), self.palette.load(value / full_scale(result, metric.name))
         return [Segment(heading.align(text), look)]
-
-    def mark_role(self, item: int) -> Role:
-        """The role of a node's name."""
-        return "outlier" if self.mark(item)[0] else "plain"
 
     def course(self, result: Result, item: int) -> Floats:
         """Return the mean of the GPUs of a node (``item``, its index) in each column of the grid; NaN where none has a

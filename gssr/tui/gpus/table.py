@@ -12,6 +12,7 @@ from gssr.render.cells import fit
 from gssr.render.roles import Role
 from gssr.report.live.gpu_columns import CLASS, MEAN, NAME, NOW, GpuColumn, columns_of, usual
 from gssr.report.live.gpu_filter import passing
+from gssr.report.live.marked_gpus import legend_of_marks, mark_of
 from gssr.report.live.times_of_run import age_text
 from gssr.tui.gpus.history_table import HistoryTable
 from gssr.tui.keys import key
@@ -71,7 +72,8 @@ class GpuTable(HistoryTable):
         if item not in order and len(order):
             unlike = result.marked[order]
             item = int(order[unlike.argmax()])
-        self.border_title = f"{result.noun}s"
+        legend = legend_of_marks(result, self.glyphs.levels.isascii())
+        self.border_title = f"{result.noun}s   {legend}".rstrip()
         hits = f"{len(order):,} of {n:,} pass {self._view.filter}, " if self._view.filter else ""
         self.border_subtitle = f"{hits}by {column.title}{', most first' if self.descending else ''}"
         self.set_order(order, item)
@@ -107,12 +109,11 @@ class GpuTable(HistoryTable):
         return found
 
     def mark(self, item: int) -> tuple[str, Role]:
-        """Return the mark of a GPU (``item``, its position) that is not like the rest, has a gap, or whose clocks were
-        held down, "" for any other, and its role."""
+        """Return the mark of a GPU (``item``, its position) that is singled out or not like the rest, has a gap, or whose
+        clocks were held down, "" for any other, and its role."""
         assert self.result is not None
-        letters = self.result.letters(item)
-        outlier = "!" if self.glyphs.levels.isascii() else "▲"
-        return (outlier if "!" in letters else letters[:1]), "outlier"
+        mark, role = mark_of(self.result, item, self.glyphs.levels.isascii())
+        return (mark, role) if mark else (self.result.letters(item)[:1], "outlier")
 
     def cell(self, heading: Heading, item: int) -> list[Segment]:
         """Draw one cell of a GPU (``item``, its position): a name, a word or a number. The newest value is replaced by
@@ -124,7 +125,8 @@ class GpuTable(HistoryTable):
         age = float(result.age[item])
         if column.key == NAME:
             text = fit(text, size, self.glyphs.ellipsis, "end")
-            style = palette.style("outlier" if "!" in result.letters(item) else "title")
+            mark, role = mark_of(result, item, self.glyphs.levels.isascii())
+            style = palette.style(role if mark else "title")
         elif column.key == CLASS:
             text, style = text[:size], palette.style("dim")
         elif column.key == NOW and age > 0:

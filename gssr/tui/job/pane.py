@@ -66,6 +66,8 @@ class JobPane(ScreenPane):
         """Give the wall the rows that its GPUs need and the chart the rest; on a small terminal the wall alone is
         shown, with its lowest GPUs."""
         wall, chart = self.query_one(Wall), self.query_one(SpaceAverage)
+        if self.screen.maximized is not None:
+            return
         small = self.screen.has_class("-tiny") or self.screen.has_class("-flat")
         wall.lowest = small
         height = (

@@ -15,7 +15,7 @@ from gssr.render.scale import percent
 from gssr.render.shares import WORDS
 from gssr.render.states import OF_TRACE
 from gssr.report.live.judgement import not_judged
-from gssr.report.live.times_of_run import part_text
+from gssr.report.live.times_of_run import in_part, judged_part_text
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
 
@@ -31,8 +31,8 @@ class Sentence(RowsPanel):
     def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
-        self.border_title = "where the GPU time goes" if result.is_live else "where the GPU time went"
-        self.border_subtitle = part_text(result)
+        went = "where the GPU time goes" if result.is_live else "where the GPU time went"
+        self.border_title = in_part(went, judged_part_text(result))
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw the sentence, the bar (of a live run on tall panels also that of the last minute), and as much of the

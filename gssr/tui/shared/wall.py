@@ -10,12 +10,11 @@ from textual.strip import Strip
 
 from gssr.arrays import Floats, Ints
 from gssr.model.evidence.evidence import over_gpus
-from gssr.model.findings.outlier_gpus import verdict_on_few
 from gssr.model.live.live_result import Result
-from gssr.model.verdicts.words import named
 from gssr.render.cells import clean, fit
 from gssr.render.roles import Role
 from gssr.render.scale import count, metric_of, number
+from gssr.report.live.marked_gpus import culprit_mark, legend_of_culprits
 from gssr.report.live.time_cells import Cells, axis_row, cells_of, fractions, in_cells, known_from, value_text
 from gssr.report.live.times_of_run import at_text, width_text
 from gssr.tui.shared.history import history_rows, pair_row
@@ -25,15 +24,6 @@ from gssr.tui.view import View
 
 MOST_ROWS = 4
 """Rows that a line takes at most: more say no more."""
-_MARKED_BECAUSE = {
-    "early_end": "stopped before the others", "late_start": "began after the others", "gpus_unused": "unused",
-    "throttled_thermal": "slowed down by heat", "throttled_power_brake": "slowed down by the power brake",
-    "throttled_hardware": "slowed down by hardware", "slow_clock": "slower clock", "power_capped": "held by its power limit",
-    "gpu_errors": "reported errors", "gpu_lost": "did not answer", "hang": "idle while the others spin",
-    "memory_full": "memory nearly full", "straggler": "the others wait for it", "slow_node": "the others wait for it",
-    "rank_lost": "its rank was lost", "io_wait": "the others wait for its files",
-}  # fmt: skip
-"""What the mark of the GPUs that a verdict is about stands for, by its code."""
 VALUE = 6
 """Cells of a mean, before the two that part it from the name and the course."""
 _LEAST_CELLS = 8
@@ -145,28 +135,11 @@ class Wall(Panel):
             self.border_title = f"lowest {result.noun}s"
         else:
             which = f"every {result.noun}" if not self.view.selection else count(len(self.view.selection), result.noun)
-            legend = self.legend_of_marks(result)
-            self.border_title = f"{which} over time{f'   {self.blame_mark} {legend}' if legend else ''}"
+            legend = legend_of_culprits(result)
+            mark = culprit_mark(self.glyphs.levels.isascii())
+            self.border_title = f"{which} over time{f'   {mark} {legend}' if legend else ''}"
         width = cells_of(result, self.cells(result)).width
         self.border_subtitle = f"{metric_of(result.grid.metric).label}, {width_text(width)} a cell"
-
-    @property
-    def blame_mark(self) -> str:
-        """What stands before the names of marked GPUs."""
-        return "!" if self.glyphs.levels.isascii() else "▲"
-
-    def legend_of_marks(self, result: Result) -> str:
-        """Say what marks stand for: GPUs that the others wait for, that a verdict is about, or that are unlike the rest;
-        empty if there are none."""
-        if result.awaited:
-            is_one = len(result.awaited) == 1
-            who = clean(named(result.gpus, result.awaited)) if not result.by_node else ""
-            return f"{who} {'waits least, the rest for it' if is_one else 'wait least, the rest for them'}".strip()
-        if result.blamed:
-            verdicts = result.judgement.verdicts if result.judgement is not None else ()
-            blaming = verdict_on_few(verdicts, len(result.looked_at))
-            return _MARKED_BECAUSE.get(blaming.code if blaming is not None else "", "the worst verdict is about these")
-        return f"{result.noun}s unlike the rest" if result.unlike.any() else ""
 
     def draw_lines(self, width: int, height: int) -> list[Strip]:
         """The names, the means, and the cells of time."""
@@ -188,7 +161,7 @@ class Wall(Panel):
         cells = cells_of(result, self.cells(result))
         values = fractions(result, in_cells(result, result.grid.values, cells))
         marked, culprits = result.unlike.copy(), np.zeros(result.n_gpus, bool)
-        culprits[list(result.awaited or result.blamed)] = True
+        culprits[list(result.singled_out)] = True
         if culprits.any():
             marked = culprits
         metric = metric_of(result.grid.metric)
@@ -204,7 +177,7 @@ class Wall(Panel):
             role: Role = "plain" if not apart else "bad" if are_blamed.any() else "outlier"
             style = palette.style(role)  # names as plain as means: each change of colour is sent
             name = fit(clean(line.name), label - 1, glyphs.ellipsis, "end")
-            mark = self.blame_mark if apart else " "
+            mark = culprit_mark(glyphs.levels.isascii()) if apart else " "
             # The GPUs of a paired line are two a row: the mark stands beside the row of a culprit.
             at_rows: Collection[int] = range(line.height * apart)
             if line.paired:

@@ -124,6 +124,8 @@ class TimePane(ScreenPane):
         """Give the details the rows that they need, the wall as many whole rows for each GPU as there is room for, and the
         states the rest. On a short terminal the details appear once a time or a range is chosen."""
         wall, details, axis = self.query_one(TimeWall), self.query_one(Details), self.query_one(EventAxis)
+        if self.screen.maximized is not None:
+            return
         short = self.screen.has_class("-short")
         details.display = not short or self.app.view.cursor is not None or details.marked is not None
         details.styles.height = 3 if short else min(Details.rows_needed(result, self.size.width), _MOST_DETAILS) + 1

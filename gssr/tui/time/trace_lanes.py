@@ -1,7 +1,7 @@
 """Tracks level by level: every interval where it lies, with its name, and lines from a launch to its kernel and from a send
 to its receive."""
 
-from dataclasses import replace
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -23,8 +23,8 @@ from gssr.report.live.time_cells import Cells
 from gssr.tui.keys import key
 from gssr.tui.time.box import ON_BLOCKS, Box
 from gssr.tui.time.trace_rows import Sight, TraceRows, flows_text
-from gssr.tui.trace.cursor import NS, cause, find, interval_under, intervals_sought
-from gssr.tui.view import inside
+from gssr.tui.trace.cursor import NS, cause, find, find_on_line, fitted, interval_under, intervals_sought
+from gssr.tui.view import Scene, View
 
 _LEAST_NAME = 3
 """Cells that an interval's name needs."""
@@ -41,6 +41,8 @@ class TraceLanes(TraceRows):
     BINDINGS: ClassVar[list[BindingType]] = [
         key("f", "find(1)", "Next", "the next interval of the name that is looked for, or under the cursor"),
         key("F", "find(-1)", "Previous", "the interval of that name before", show=False),
+        key("full_stop", "find_on_line(1)", "Next on line", "the next interval on the cursor's line", show=False),
+        key("comma", "find_on_line(-1)", "Previous on line", "the previous interval on the cursor's line", show=False),
         key("b", "cause", "Cause", "from work to its launch and back, from send to receive and back"),
         key("enter", "fit", "Fit", "the interval under the cursor fills the window", show=False),
     ]  # fmt: skip
@@ -175,11 +177,19 @@ class TraceLanes(TraceRows):
     def action_find(self, step: int) -> None:
         """Go to the next (``step`` 1) or previous (-1) interval of the name that is looked for; a notice if there is
         none."""
+        self._go(find(step), "No more of that name that way, or no name is chosen.")
+
+    def action_find_on_line(self, step: int) -> None:
+        """Go to the next (``step`` 1) or previous (-1) interval on the cursor's line; a notice if there is none."""
+        self._go(find_on_line(step), "No more intervals on this line that way; up and down go to another line.")
+
+    def _go(self, move: Callable[[Scene], View], if_nowhere: str) -> None:
+        """Change the view by a move, or say this where it leads nowhere."""
         scene = self.app.scene()
         if scene is not None:
-            view = find(step)(scene)
+            view = move(scene)
             if view == self.app.view:
-                self.notify("No more of that name that way, or no name is chosen.")
+                self.notify(if_nowhere)
             self.change_view(view)
 
     def action_cause(self) -> None:
@@ -192,13 +202,8 @@ class TraceLanes(TraceRows):
         """Zoom so that the interval under the cursor fills the window, with a tenth of its length on either side; do
         nothing without one."""
         place, result = self.picked(), self.result
-        if place < 0 or result is None or result.part is None:
-            return
-        own = result.part.trace.intervals
-        cells = self.cells_in_sight(result)
-        length = max(int(own.length[place]) / NS, 1e-6 * cells.n)
-        end = float(own.start[place] / NS + 1.1 * length)
-        self.change_view(replace(self.view, span=1.2 * length, end=inside(result, end, 1.2 * length)))
+        if place >= 0 and result is not None and result.part is not None:
+            self.change_view(fitted(result, result.part, self.view, place, self.cells_in_sight(result).n))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Name the interval under the mouse in a tooltip, unless a drag is under way."""

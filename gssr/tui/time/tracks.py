@@ -45,7 +45,8 @@ class Tracks(TimePanel):
         self.border_title = "counters" if result.part is not None else "phases and steps"
         n = self.rows_of(result)
         self.display = n > 0
-        self.styles.height = n + 1
+        if self.screen.maximized is not self:
+            self.styles.height = n + 1
 
     @classmethod
     def rows_of(cls, result: Result) -> int:

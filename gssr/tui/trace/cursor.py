@@ -1,4 +1,5 @@
-"""Where the cursor goes in a trace: to the next interval of a name, and from a cause to its effect."""
+"""Where the cursor goes in a trace: to the next interval of a name or on a line, to the longest one, and from a cause to its
+effect."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from gssr.gpu_name import gpu_label as called
 from gssr.metrics import OF_NAME, OF_OWN
 from gssr.model.frame_cache import once
 from gssr.model.live.live_result import Result, TracePart
+from gssr.model.live.watched_trace import FINEST
 from gssr.model.traces.flows import partner
 from gssr.model.traces.levels import LevelName
 from gssr.model.traces.nesting import lanes
@@ -106,29 +108,49 @@ def find(step: int) -> Callable[[Scene], View]:
         part = frame.part
         if part is None or view.screen != "time":
             return view
-        own, here = part.trace.intervals, picked(scene)
+        here = picked(scene)
         if not view.opened and view.metric.startswith(OF_OWN):
             there = _looked_at(frame, part, view, part.level.of_metric(view.metric))
         else:
             name = view.name
             if not name and here >= 0:
-                name = part.trace.names[int(own.name[here])]
+                name = part.trace.names[int(part.trace.intervals.name[here])]
             elif not name and view.metric.startswith(OF_NAME):
                 name = view.metric.removeprefix(OF_NAME)
             view = replace(view, name=name)
             there = intervals_sought(frame, view)
-        if not len(there):
-            return scene.view
-        if here >= 0 and here in there:
-            at = int(np.searchsorted(there, here)) + step
-        else:
-            time = -1 if view.cursor is None else round(view.cursor * NS) + step * _slack(view.cursor)
-            at = int(np.searchsorted(own.start[there], time, "right" if step > 0 else "left")) - (step < 0)
-        if not 0 <= at < len(there):
-            return scene.view
-        return shown_at(scene._replace(view=view), part, int(there[at]))
+        return _stepped(scene._replace(view=view), part, there, step) or scene.view
 
     return move_to
+
+
+def find_on_line(step: int) -> Callable[[Scene], View]:
+    """Return a move to the next (``step`` 1) or previous (-1) interval on the cursor's line.
+
+    The move returns the view unchanged if there is no further interval, or no tracks are shown.
+    """
+
+    def move_to(scene: Scene) -> View:
+        part = scene.frame.part
+        if not scene.view.opened or part is None or part.lanes is None:
+            return scene.view
+        row = min(max(scene.view.row, 0), max(len(part.lanes.track) - 1, 0))
+        return _stepped(scene, part, part.lanes.places[part.lanes.lane == row], step) or scene.view
+
+    return move_to
+
+
+def _stepped(scene: Scene, part: TracePart, there: Ints, step: int) -> View | None:
+    """Return the view with the cursor on the next (``step`` 1) or previous (-1) of ``there`` (indices into the trace's
+    intervals, ascending), counted from the interval under the cursor, or from the cursor's time. None if there is none."""
+    own, here, cursor = part.trace.intervals, picked(scene), scene.view.cursor
+    found = int(np.searchsorted(there, here))
+    if here >= 0 and found < len(there) and there[found] == here:
+        at = found + step
+    else:
+        time = -1 if cursor is None else round(cursor * NS) + step * _slack(cursor)
+        at = int(np.searchsorted(own.start[there], time, "right" if step > 0 else "left")) - (step < 0)
+    return shown_at(scene, part, int(there[at])) if 0 <= at < len(there) else None
 
 
 def shown_at(scene: Scene, part: TracePart, place: int) -> View:
@@ -164,17 +186,30 @@ def cause(scene: Scene) -> View:
     other = partner(part.trace, place)
     if other < 0:
         return view
-    after = shown_at(scene, part, other)
-    if np.isin(other, part.lanes.places):
-        return after
-    track = int(part.trace.intervals.track[other])
+    return shown_at(scene, part, other) if np.isin(other, part.lanes.places) else opened_at(scene, part, other)
+
+
+def opened_at(scene: Scene, part: TracePart, place: int) -> View:
+    """Return the view of the tracks of the row that an interval (``place``: index into the trace's intervals) is on, at
+    another level if need be, with the cursor on it. Returns the view unchanged if no level has its track."""
+    track = int(part.trace.intervals.track[place])
     names = (part.level.name, *part.levels)
     level: LevelName | None = next((name for name in names if part.levels[name].owner_of[track] >= 0), None)
     if level is None:
-        return view
+        return scene.view
     owner = int(part.levels[level].owner_of[track])
-    name, row = called(part.levels[level].gpus[owner]), _line_of(part, level, owner, other)
-    return replace(after, level=level, selection=(owner,), selected=name, row=row)
+    name, row = called(part.levels[level].gpus[owner]), _line_of(part, level, owner, place)
+    after = shown_at(scene, part, place)
+    return replace(after, level=level, selection=(owner,), selected=name, opened=True, row=row, top=0)
+
+
+def fitted(result: Result, part: TracePart, view: View, place: int, n: int) -> View:
+    """Return the view in whose window of ``n`` cells an interval (``place``: index into the trace's intervals) fills all but
+    a tenth of its length on either side, as far as cells can be so narrow."""
+    start, length = (float(each[place]) / NS for each in (part.trace.intervals.start, part.trace.intervals.length))
+    length = max(length, FINEST * n)
+    end = start + 1.1 * length  # before the run there may be some room: columns begin up to one of them late
+    return replace(view, span=1.2 * length, end=None if end >= result.last else end)
 
 
 def _line_of(part: TracePart, level: LevelName, owner: int, place: int) -> int:

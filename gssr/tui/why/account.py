@@ -14,7 +14,8 @@ from gssr.model.live.live_result import Result
 from gssr.render.breakdown import LEAST_SHOWN, LOOKS, headline
 from gssr.render.cells import clean, fit
 from gssr.render.scale import fixed, percent
-from gssr.report.live.times_of_run import part_text
+from gssr.report.live.marked_gpus import culprit_mark
+from gssr.report.live.times_of_run import in_part, judged_part_text
 from gssr.tui.shared.panel import Drawing
 from gssr.tui.view import View
 
@@ -38,16 +39,22 @@ class Item(NamedTuple):
     below: tuple["Item", ...] = ()
 
 
-def items_of(breakdown: Breakdown, result: Result) -> list[Item]:
+def items_of(breakdown: Breakdown, result: Result, ascii_only: bool = False) -> list[Item]:
     """Build the tree of the account: branches, their categories with the largest first, and below a category the GPUs
     that most of it falls on.
 
     Categories below LEAST_SHOWN of the GPU time are left out. Branches without a word of their own (_WORDS) are left
-    out as well, and their categories stand at the top. GPUs are only named if they are not all of them.
+    out as well, and their categories stand at the top. GPUs are only named if they are not all of them;
+    those that the judgement singles out have their mark.
     """
     total, seconds = breakdown.gpu_seconds, breakdown.by_gpu.sum(axis=0)
+    result = result.of_gpus or result
     looked_at = result.query.gpus or range(result.n_gpus)
     has_names = result.part is None or result.part.level.name == "gpus"
+
+    def named(gpu: int) -> str:
+        mark = f"{culprit_mark(ascii_only)} " if gpu in result.singled_out else ""
+        return f"{mark}{clean(result.place(gpu))}"
 
     def gpus_of(at: int) -> tuple[Item, ...]:
         name = CATEGORIES[at].name
@@ -56,7 +63,7 @@ def items_of(breakdown: Breakdown, result: Result) -> list[Item]:
             return ()
         most = sorted(most, key=lambda gpu: -float(breakdown.by_gpu[gpu, at]))[:_MOST_GPUS]
         return tuple(
-            Item(clean(result.place(looked_at[gpu])), name, own / total, None, own / 3600)
+            Item(named(looked_at[gpu]), name, own / total, None, own / 3600)
             for gpu, own in ((gpu, float(breakdown.by_gpu[gpu, at])) for gpu in most)
             if gpu < len(looked_at)
         )
@@ -103,12 +110,14 @@ class AccountTree(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
         judgement = result.judgement
         breakdown = None if judgement is None else judgement.breakdown
         told = (id(breakdown), self.content_size.width, self.palette.theme)
-        self.border_title = "where the GPU time goes" if result.is_live else "where the GPU time went"
-        self.border_subtitle = part_text(result)
+        went = "where the GPU time goes" if result.is_live else "where the GPU time went"
+        self.border_title = in_part(went, judged_part_text(result))
         if told == self._told:
             return
-        self._told = told
-        self._items = [] if breakdown is None or not breakdown.gpu_seconds > 0 else items_of(breakdown, result)
+        self._told, ascii_only = told, self.glyphs.levels.isascii()
+        self._items = (
+            [] if breakdown is None or not breakdown.gpu_seconds > 0 else items_of(breakdown, result, ascii_only)
+        )
         self.tooltip = None
         if judgement is not None and breakdown is not None and self._items:
             self.tooltip = headline(breakdown, judgement.leading_loss)

@@ -8,9 +8,10 @@ from gssr.model.verdicts.words import named
 from gssr.render.cells import clean, clip
 from gssr.render.roles import Row
 from gssr.render.scale import count
+from gssr.report.live.marked_gpus import gpus_of_verdict
 from gssr.report.live.metric_pairs import chosen_metrics, metric_row, sizes_for, titles
 from gssr.report.live.metric_scales import full_scale
-from gssr.report.live.times_of_run import at_text, seconds_text, window_text
+from gssr.report.live.times_of_run import at_text, in_part, part_text, seconds_text, window_text
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
 
@@ -32,8 +33,7 @@ def part_of(result: Result, view: View) -> tuple[int, ...]:
     verdict = verdict_of(result, view)
     if view.selection or verdict is None or view.cursor is not None:
         return view.selection
-    looked_at = result.query.gpus or range(result.n_gpus)
-    part = tuple(looked_at[at] for at in verdict.gpus if at < len(looked_at))
+    part = gpus_of_verdict(result, verdict)
     return part if len(part) < result.n_gpus else ()
 
 
@@ -45,7 +45,8 @@ class AgainstAll(RowsPanel):
         super().show(result, view)
         shown = result.of_gpus or result
         part = part_of(shown, view)
-        self.border_title = _title(shown, view, contrast(shown, part, view.cursor), part)
+        title = _title(shown, view, found := contrast(shown, part, view.cursor), part)
+        self.border_title = in_part(title, part_text(shown) if found.kind == "gpus" else "")
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw the table, as many metrics as fit: first those that the verdict rests on, then those that differ most."""

@@ -20,6 +20,8 @@ from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import metric_of, percent
 from gssr.render.verdicts import abstention_rows, advice_parts, limits_of
 from gssr.report.live.judgement import not_judged
+from gssr.report.live.marked_gpus import gpus_of_verdict
+from gssr.report.live.times_of_run import in_part, judged_part_text
 from gssr.tui.job.verdict_cards import MARKS
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
@@ -162,7 +164,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
     def __init__(self, **attributes: str) -> None:
         super().__init__(**attributes)  # type: ignore[arg-type]
         self._verdicts: tuple[Verdict, ...] = ()
-        self._looked_at: tuple[int, ...] = ()
+        self._result: Result | None = None
         self._open = 0
 
     def compose(self) -> ComposeResult:
@@ -176,9 +178,9 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
         judgement = result.judgement
         before = self._verdicts
         self._verdicts = () if judgement is None else judgement.verdicts
-        self._looked_at = result.query.gpus or tuple(range(result.n_gpus))
+        self._result = result.of_gpus or result
         self._open = min(max(view.note, 0), max(len(self._verdicts) - 1, 0))
-        self.border_title = "what keeps it from being saturated"
+        self.border_title = in_part("what keeps it from being saturated", judged_part_text(result))
         self.border_subtitle = "" if judgement is None else _how_many(self._verdicts)
         nothing = self.query_one("#no-cause", Words)
         nothing.display = not self._verdicts
@@ -239,9 +241,8 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
 
     def action_gpus(self) -> None:
         """Post Opened with the first GPU (position) of the open verdict; a notice if it is about all of them."""
-        if self._verdicts:
-            own = self._verdicts[self._open].gpus
-            gpus = tuple(self._looked_at[at] for at in own if at < len(self._looked_at))
+        if self._verdicts and self._result is not None:
+            gpus = gpus_of_verdict(self._result, self._verdicts[self._open])
             if gpus:
                 self.post_message(Opened(self, gpus[0]))
             else:

@@ -1,0 +1,68 @@
+"""Which GPUs have a mark on screens, what the mark stands for, and which GPUs a verdict is about."""
+
+from gssr.model.account.late_gpus import LATE_CODES
+from gssr.model.findings.outlier_gpus import verdict_on_few
+from gssr.model.live.live_result import Result
+from gssr.model.results import Verdict
+from gssr.model.verdicts.words import named
+from gssr.render.cells import clean
+from gssr.render.roles import Role
+
+_BECAUSE = {
+    "early_end": "stopped before the others", "late_start": "began after the others", "gpus_unused": "unused",
+    "throttled_thermal": "slowed down by heat", "throttled_power_brake": "slowed down by the power brake",
+    "throttled_hardware": "slowed down by hardware", "slow_clock": "slower clock", "power_capped": "held by its power limit",
+    "gpu_errors": "reported errors", "gpu_lost": "did not answer", "hang": "idle while the others spin",
+    "memory_full": "memory nearly full", "straggler": "the others wait for it", "slow_node": "the others wait for it",
+    "rank_lost": "its rank was lost", "io_wait": "the others wait for its files",
+}  # fmt: skip
+"""What the mark of the GPUs that a verdict is about stands for, by its code."""
+
+
+def culprit_mark(ascii_only: bool) -> str:
+    """The mark of GPUs that the judgement singles out, or where it singles out none, of those unlike the rest."""
+    return "!" if ascii_only else "▲"
+
+
+def _outlier_mark(ascii_only: bool) -> str:
+    """The mark of GPUs that are only unlike the rest, where others are singled out."""
+    return "~" if ascii_only else "△"
+
+
+def mark_of(result: Result, gpu: int, ascii_only: bool) -> tuple[str, Role]:
+    """Return the mark of the GPU at this position and its role; ("", "plain") for one that has none."""
+    if gpu in result.singled_out:
+        return culprit_mark(ascii_only), "bad"
+    if result.unlike[gpu]:
+        return (_outlier_mark if result.singled_out else culprit_mark)(ascii_only), "outlier"
+    return "", "plain"
+
+
+def legend_of_culprits(result: Result) -> str:
+    """Say what the mark of the GPUs that are singled out stands for: that the others wait for them, or what the worst
+    verdict says of them; else that they are unlike the rest. Empty if no GPU has a mark."""
+    if result.awaited:
+        is_one = len(result.awaited) == 1
+        who = clean(named(result.gpus, result.awaited)) if not result.by_node else ""
+        return f"{who} {'waits least, the rest for it' if is_one else 'wait least, the rest for them'}".strip()
+    if result.singled_out:
+        verdicts = result.judgement.verdicts if result.judgement is not None else ()
+        blaming = verdict_on_few(verdicts, len(result.looked_at))
+        return _BECAUSE.get(blaming.code if blaming is not None else "", "the worst verdict is about these")
+    return f"{result.noun}s unlike the rest" if result.unlike.any() else ""
+
+
+def legend_of_marks(result: Result, ascii_only: bool) -> str:
+    """Say what the marks of GPUs stand for, each after its mark; empty if no GPU has one."""
+    culprits = legend_of_culprits(result)
+    texts = [f"{culprit_mark(ascii_only)} {culprits}"] if culprits else []
+    if result.singled_out and any(result.unlike[gpu] for gpu in range(result.n_gpus) if gpu not in result.singled_out):
+        texts.append(f"{_outlier_mark(ascii_only)} unlike the rest")
+    return "   ".join(texts)
+
+
+def gpus_of_verdict(result: Result, verdict: Verdict) -> tuple[int, ...]:
+    """Return the positions of the GPUs that a verdict of this result is about; of one that says whom GPUs wait for, and
+    names none for itself, those that wait least. Empty if it is about all of them."""
+    found = result.of_looked_at(verdict.gpus)
+    return found or (result.awaited if verdict.code in LATE_CODES else ())
