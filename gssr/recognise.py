@@ -22,6 +22,9 @@ MEMORY, FLIGHT = "torch-memory", "nccl-flight-recorder"
 DUMPS = (MEMORY, FLIGHT)
 """What PyTorch writes when something is wrong, of which ``gssr analyze`` makes pages of their own: memory snapshots and
 timelines, and NCCL's flight recorder."""
+NCU_CSV, NCU_REPORT = "ncu-csv", "ncu-report"
+PROFILES = (NCU_CSV, NCU_REPORT)
+"""Launches of kernels that Nsight Compute has measured, of which ``gssr analyze`` makes a page, too."""
 FOREIGN = (
     "dcgmi-dmon", "nvidia-smi-dmon", "nvidia-smi-query", "prometheus", "prometheus-range", "gssr-0.x", "gssr-record",
     "kempnerpulse", "jobstats", "jobreport",
@@ -29,7 +32,7 @@ FOREIGN = (
 """Metric files of other tools: gssr.foreign."""
 DAMAGED = "damaged"
 """The kind of a database that can't be read: of a folder it is said, and not passed over as what is no trace."""
-READABLE = ("recording", *TRACES, *FOREIGN, *DUMPS)
+READABLE = ("recording", *TRACES, *FOREIGN, *DUMPS, *PROFILES)
 """Kinds that gssr reads as they are."""
 
 RANK_IN_NAME = re.compile(r"rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
@@ -74,7 +77,7 @@ class RecognisedFile(NamedTuple):
         """Why this is no recording, to follow the file's name in a sentence."""
         if self.kind in FOREIGN:
             return f"is another tool's ({self.kind}), not a recording: gssr import makes one of it"
-        if self.kind in DUMPS:
+        if self.kind in (*DUMPS, *PROFILES):
             return self.no_trace
         return self.problem or f"is a trace ({self.kind}), not a recording"
 
@@ -83,6 +86,8 @@ class RecognisedFile(NamedTuple):
         """Why this is no trace, to follow the file's name in a sentence."""
         if self.kind in DUMPS:
             return f"is a dump of PyTorch ({self.kind}), neither a recording nor a trace: gssr analyze shows it"
+        if self.kind in PROFILES:
+            return "is of Nsight Compute, neither a recording nor a trace: gssr analyze shows it"
         return self.problem or "is a recording, not a trace"
 
 
@@ -99,6 +104,7 @@ _MAGICS = (
     (b"\xfd7zXZ\0", "", _UNPACK.format("xz")),
     (b"BZh", "", _UNPACK.format("bzip2")),
     (_GZIP, "", "is packed with gzip twice: unpack it first"),
+    (b"NVR\0", NCU_REPORT, ""),
     (b"JS1:", "jobstats", ""),
     (b"\3BOTF2", "otf2", ""),
     (b"\3LOTF2", "otf2", ""),
@@ -129,6 +135,10 @@ _TEXTS = (
     (re.compile(rb"(?:#[^\n]*\n|\n){0,50}(?:# (?:HELP|TYPE) \w|[A-Za-z_:][\w:]*\{[^\n]*\} ?[-+.\dNI])"), "prometheus"),
 )
 """Of text that may have a header further down, its first lines are looked at."""
+_NCU_COLUMN, _BEFORE_NCU_COLUMN = re.compile(rb'Process ID"?,'), (b"", b'"', b"ID,", b'"ID","')
+"""A column of Nsight Compute's CSV, and what stands before it in the line of the header: nothing, or the first column."""
+_LONGEST_NCU_HEAD = 5_000
+"""Bytes behind it, within which the column with the kernel's name stands: ranges of NVTX may be before it."""
 _ROCPROF = re.compile(
     rb'"?(?:Guid"?,"?)?(?:Kind|Domain|Correlation_Id|Name|Node_Id)"?,[^\n]*'
     rb"(?:End_Timestamp|TotalDurationNs|Logical_Node_Type_Id|Agent_Type)\b"
@@ -375,6 +385,8 @@ def _of_text(text: bytes) -> RecognisedFile | None:
         return RecognisedFile("", _OF_PICKLE)
     start = _START.match(text)
     begin = start.end() if start else 0
+    if _is_of_ncu(text):
+        return RecognisedFile(NCU_CSV)
     is_json = text[begin : begin + 1] in (b"{", b"[")
     if is_json and (found := _of_events(text, begin)):
         return found
@@ -395,6 +407,21 @@ def _of_text(text: bytes) -> RecognisedFile | None:
     if is_wide:
         return RecognisedFile("", "is text in UTF-16: write it as UTF-8")
     return RecognisedFile("", "is not a recording (not an SQLite database), and no known trace or log")
+
+
+def _is_of_ncu(text: bytes) -> bool:
+    """Tell whether a text is CSV of Nsight Compute: its header comes first, or behind lines of the profiler and of the
+    program."""
+    if text.startswith(_UTF16):
+        text = text[: len(text) // 2 * 2].decode("utf-16", "replace").encode()
+    text = text.removeprefix(b"\xef\xbb\xbf")
+    if text.startswith((b"==PROF==", b"==WARNING==")):
+        return True
+    return any(
+        text[text.rfind(b"\n", 0, found.start()) + 1 : found.start()] in _BEFORE_NCU_COLUMN
+        and b"Kernel Name" in text[found.end() : found.end() + _LONGEST_NCU_HEAD]
+        for found in itertools.islice(_NCU_COLUMN.finditer(text), 100)
+    )
 
 
 def _is_protobuf(text: bytes) -> bool:
