@@ -44,7 +44,9 @@ _LAUNCH = ("ID", "Process ID", "Kernel Name", "Block Size", "Grid Size")
 _MOST_METRICS = 400
 """Of a launch that are kept: GPUs have some 20 reasons for stalls, and there are some 90 other metrics."""
 _MOST_NAME = 20_000
-"""Characters of a kernel's name that are kept: with templates within templates it can have thousands."""
+"""Characters of a name or remark that are kept: with templates within templates a kernel's can have thousands."""
+_MOST_ADVICE = 1000
+"""Remarks on a launch that are kept: there are some 50 rules."""
 
 
 class _Gathered:
@@ -139,7 +141,8 @@ def _add_row(own: _Gathered, row: Mapping[str, str]) -> None:
         part = row.get("Body Item Label", "")
         own.add(f"{part}: {metric}" if part else metric, text, unit)
         own.add(metric, text, unit)
-    if text := row.get("Rule Description", ""):
+    text = row.get("Rule Description", "")[:_MOST_NAME]
+    if text and len(own.advice) < _MOST_ADVICE:
         kind = _KINDS.get(row.get("Rule Type", ""), "information")
         speedup = number_of(row.get("Estimated Speedup", ""))
         is_global = row.get("Estimated Speedup Type", "") == "global"
