@@ -8,16 +8,17 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar
 
 from gssr.spelling import did_you_mean, similar
 
 if TYPE_CHECKING:
     from gssr.guarded_sqlite import Guarded
 
-TRACES = ("kineto", "chrome", "nsys", "rocpd", "cube", "otf2")
+_Kind = TypeVar("_Kind", bound=str)
+TRACES = ("kineto", "chrome", "nsys", "rocpd", "rocprof", "cube", "otf2")
 MEMORY, FLIGHT = "torch-memory", "nccl-flight-recorder"
 DUMPS = (MEMORY, FLIGHT)
 """What PyTorch writes when something is wrong, of which ``gssr analyze`` makes pages of their own: memory snapshots and
@@ -55,6 +56,7 @@ _OF_KINETO = re.compile(
     rb'|"cat"\s*:\s*"(?:cpu_op|python_function|user_annotation|kernel|gpu_memcpy|cuda_runtime|Operator|Kernel|Runtime)"'
 )
 _OF_CUBE = re.compile(rb"anchor\.xml|remapping\.spec|\d+\.(?:index|data)")
+_MOST_SIBLINGS = 50
 _MOST_FILES = 10_000
 """Of a folder that are looked at."""
 LEAST_LIKENESS_OF_FILES = 0.85
@@ -139,12 +141,24 @@ _NCU_COLUMN, _BEFORE_NCU_COLUMN = re.compile(rb'Process ID"?,'), (b"", b'"', b"I
 """A column of Nsight Compute's CSV, and what stands before it in the line of the header: nothing, or the first column."""
 _LONGEST_NCU_HEAD = 5_000
 """Bytes behind it, within which the column with the kernel's name stands: ranges of NVTX may be before it."""
-_ROCPROF = re.compile(
+ROCPROF_TABLES = {
+    "kernels": re.compile(rb'"?Kind"?,[^\n]*\bKernel_Name"?,[^\n]*\bEnd_Timestamp\b'),
+    "copies": re.compile(rb'"?Kind"?,[^\n]*\bDirection"?,[^\n]*\bEnd_Timestamp\b'),
+    "calls": re.compile(rb'"?Domain"?,[^\n]*\bFunction"?,[^\n]*\bEnd_Timestamp\b'),
+    "counters": re.compile(rb'"?Correlation_Id"?,[^\n]*\bCounter_Name"?,'),
+}
+"""The headers of rocprofv3's CSV files with events that are read, by what stands in them."""
+_ROCPROF_AGENTS = re.compile(rb'"?Node_Id"?,[^\n]*\bAgent_Type\b')
+_OTHER_ROCPROF = re.compile(
     rb'"?(?:Guid"?,"?)?(?:Kind|Domain|Correlation_Id|Name|Node_Id)"?,[^\n]*'
     rb"(?:End_Timestamp|TotalDurationNs|Logical_Node_Type_Id|Agent_Type)\b"
 )
-_OF_ROCPROF = "which this version can't read: gssr reads the database that rocprofv3 writes by default"
-_OF_PERFETTO = "of rocprofv3 it reads the database that is written by default"
+_NO_EVENTS = "is a table of rocprofv3 without kernels, copies or calls: name the _kernel_trace.csv beside it"
+_ROCPROF_NAME = re.compile(
+    r"(.+)_(?:agent_info|counter_collection|(?:kernel|memory_copy|(?:hip|hsa|marker|rccl)(?:_\w+)?)_trace)\.csv(?:\.gz)?"
+)
+"""How rocprofv3 calls its CSV files: all of a process begin alike."""
+_OF_PERFETTO = "of rocprofv3 it reads the database that is written by default, JSON and CSV"
 _PLANE = re.compile(
     rb"\x0a[\x80-\xff]{0,5}[\x01-\x7f](?:\x08[\x80-\xff]{0,9}[\0-\x7f])?\x12[\x01-\x7f](?:/(?:host|device):|Task E)"
 )
@@ -179,7 +193,7 @@ _JSONS = (
         "",
     ),
     (re.compile(rb'\{\s*"pg_(?:config|status)"\s*:'), FLIGHT, ""),
-    (re.compile(rb'\{\s*"rocprofiler-sdk-tool"\s*:'), "rocprof", f"is JSON of rocprofv3, {_OF_ROCPROF}"),
+    (re.compile(rb'\{\s*"rocprofiler-sdk-tool"\s*:'), "rocprof", ""),
     (re.compile(_RANGE), "prometheus-range", ""),
     (re.compile(rb'\{\s*"metadata"\s*:\s*\{\s*"job_id"'), "gssr-0.x", ""),
     (
@@ -227,10 +241,51 @@ def traces_in(folder: str) -> list[tuple[str, str]]:
         (file, recognise(file).kind) for file in itertools.islice(names, 10 * _MOST_FILES) if os.path.isfile(file)
     ]
     below = ((file, recognise(file).kind) for file in _files_below(folder))
-    found = [(file, kind) for file, kind in inside if kind in (*TRACES, DAMAGED)]
+    found = one_for_each_process([(file, kind) for file, kind in inside if kind in (*TRACES, DAMAGED)])
     if any(kind in TRACES for _, kind in found):
         return found
-    return found + [(file, kind) for file, kind in below if kind == "rocpd"]
+    return found + one_for_each_process([(file, kind) for file, kind in below if kind in ("rocpd", "rocprof")])
+
+
+def rocprof_siblings(path: str) -> list[tuple[str, str]]:
+    """List the CSV files of the process of which a file of rocprofv3 is one, as (path, what it holds): "agents", or a key of
+    ROCPROF_TABLES. A file that is not called as rocprofv3 calls it is alone."""
+    folder, name = os.path.split(path)
+    named = _ROCPROF_NAME.fullmatch(name)
+    names = [name]
+    if named is not None:
+        alike = (each for each in sorted(os.listdir(folder or ".")) if (told := _ROCPROF_NAME.fullmatch(each)) is not None
+                 and told[1] == named[1])  # fmt: skip
+        names = list(itertools.islice(alike, _MOST_SIBLINGS))
+    tables = {"agents": _ROCPROF_AGENTS, **ROCPROF_TABLES}
+    found = []
+    for each in names:
+        file = os.path.join(folder, each)
+        head = _head_of(file) if os.path.isfile(file) else b""
+        found += [(file, kind) for kind, pattern in tables.items() if pattern.match(head)][:1]
+    return found
+
+
+def _head_of(path: str) -> bytes:
+    """Return the first bytes of a file, unpacked; b"" if it can't be read."""
+    try:
+        with open(path, "rb") as stream:
+            is_packed = stream.read(2) == _GZIP
+            stream.seek(0)
+            head = next(_unpacked(stream), b"") if is_packed else stream.read(_OVERLAP)
+    except (OSError, zlib.error):
+        return b""
+    return head.removeprefix(b"\xef\xbb\xbf")
+
+
+def one_for_each_process(files: Sequence[tuple[str, _Kind]]) -> list[tuple[str, _Kind]]:
+    """Leave out of files, each with its kind, the CSV files of rocprofv3 that are read together with one before them."""
+    found: dict[object, tuple[str, _Kind]] = {}
+    for path, kind in files:
+        folder, name = os.path.split(path)
+        told = _ROCPROF_NAME.fullmatch(name) if kind == "rocprof" else None
+        found.setdefault(path if told is None else (os.path.abspath(folder), told[1]), (path, kind))
+    return list(found.values())
 
 
 def rank_in(text: bytes) -> int | None:
@@ -395,8 +450,10 @@ def _of_text(text: bytes) -> RecognisedFile | None:
     is_wide = text.startswith(_UTF16)
     if is_wide:
         text, begin = text[: len(text) // 2 * 2].decode("utf-16", "replace").encode().lstrip(), 0
-    if _ROCPROF.match(text, begin):
-        return RecognisedFile("rocprof", f"is CSV of rocprofv3, {_OF_ROCPROF}")
+    if any(pattern.match(text, begin) for pattern in ROCPROF_TABLES.values()):
+        return RecognisedFile("rocprof")
+    if _OTHER_ROCPROF.match(text, begin):
+        return RecognisedFile("rocprof-table", _NO_EVENTS)
     if _PLANE.match(text):
         return RecognisedFile("xplane", _OF_XLA)
     if _is_protobuf(text):
@@ -505,7 +562,7 @@ def _of_folder(path: str) -> RecognisedFile:
             others.append(found)
     others.sort(key=lambda found: found.kind not in FOREIGN)
     named = next((found for found in others if found.kind), archive)
-    deeper = (found for found in map(recognise, _files_below(path)) if found.kind in (*FOREIGN, "rocpd"))
+    deeper = (found for found in map(recognise, _files_below(path)) if found.kind in (*FOREIGN, "rocpd", "rocprof"))
     return named or next(deeper, RecognisedFile("", "is a folder without a recording or a trace"))
 
 
