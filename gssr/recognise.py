@@ -8,20 +8,24 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar
 
 from gssr.spelling import did_you_mean, similar
 
 if TYPE_CHECKING:
     from gssr.guarded_sqlite import Guarded
 
-TRACES = ("kineto", "chrome", "nsys", "rocpd", "cube", "otf2")
+_Kind = TypeVar("_Kind", bound=str)
+TRACES = ("kineto", "chrome", "nsys", "rocpd", "rocprof", "cube", "otf2")
 MEMORY, FLIGHT = "torch-memory", "nccl-flight-recorder"
 DUMPS = (MEMORY, FLIGHT)
 """What PyTorch writes when something is wrong, of which ``gssr analyze`` makes pages of their own: memory snapshots and
 timelines, and NCCL's flight recorder."""
+NCU_CSV, NCU_REPORT = "ncu-csv", "ncu-report"
+PROFILES = (NCU_CSV, NCU_REPORT)
+"""Launches of kernels that Nsight Compute has measured, of which ``gssr analyze`` makes a page, too."""
 FOREIGN = (
     "dcgmi-dmon", "nvidia-smi-dmon", "nvidia-smi-query", "prometheus", "prometheus-range", "gssr-0.x", "gssr-record",
     "kempnerpulse", "jobstats", "jobreport",
@@ -29,7 +33,7 @@ FOREIGN = (
 """Metric files of other tools: gssr.foreign."""
 DAMAGED = "damaged"
 """The kind of a database that can't be read: of a folder it is said, and not passed over as what is no trace."""
-READABLE = ("recording", *TRACES, *FOREIGN, *DUMPS)
+READABLE = ("recording", *TRACES, *FOREIGN, *DUMPS, *PROFILES)
 """Kinds that gssr reads as they are."""
 
 RANK_IN_NAME = re.compile(r"rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
@@ -52,6 +56,7 @@ _OF_KINETO = re.compile(
     rb'|"cat"\s*:\s*"(?:cpu_op|python_function|user_annotation|kernel|gpu_memcpy|cuda_runtime|Operator|Kernel|Runtime)"'
 )
 _OF_CUBE = re.compile(rb"anchor\.xml|remapping\.spec|\d+\.(?:index|data)")
+_MOST_SIBLINGS = 50
 _MOST_FILES = 10_000
 """Of a folder that are looked at."""
 LEAST_LIKENESS_OF_FILES = 0.85
@@ -74,7 +79,7 @@ class RecognisedFile(NamedTuple):
         """Why this is no recording, to follow the file's name in a sentence."""
         if self.kind in FOREIGN:
             return f"is another tool's ({self.kind}), not a recording: gssr import makes one of it"
-        if self.kind in DUMPS:
+        if self.kind in (*DUMPS, *PROFILES):
             return self.no_trace
         return self.problem or f"is a trace ({self.kind}), not a recording"
 
@@ -83,6 +88,8 @@ class RecognisedFile(NamedTuple):
         """Why this is no trace, to follow the file's name in a sentence."""
         if self.kind in DUMPS:
             return f"is a dump of PyTorch ({self.kind}), neither a recording nor a trace: gssr analyze shows it"
+        if self.kind in PROFILES:
+            return "is of Nsight Compute, neither a recording nor a trace: gssr analyze shows it"
         return self.problem or "is a recording, not a trace"
 
 
@@ -99,6 +106,7 @@ _MAGICS = (
     (b"\xfd7zXZ\0", "", _UNPACK.format("xz")),
     (b"BZh", "", _UNPACK.format("bzip2")),
     (_GZIP, "", "is packed with gzip twice: unpack it first"),
+    (b"NVR\0", NCU_REPORT, ""),
     (b"JS1:", "jobstats", ""),
     (b"\3BOTF2", "otf2", ""),
     (b"\3LOTF2", "otf2", ""),
@@ -129,12 +137,28 @@ _TEXTS = (
     (re.compile(rb"(?:#[^\n]*\n|\n){0,50}(?:# (?:HELP|TYPE) \w|[A-Za-z_:][\w:]*\{[^\n]*\} ?[-+.\dNI])"), "prometheus"),
 )
 """Of text that may have a header further down, its first lines are looked at."""
-_ROCPROF = re.compile(
+_NCU_COLUMN, _BEFORE_NCU_COLUMN = re.compile(rb'Process ID"?,'), (b"", b'"', b"ID,", b'"ID","')
+"""A column of Nsight Compute's CSV, and what stands before it in the line of the header: nothing, or the first column."""
+_LONGEST_NCU_HEAD = 5_000
+"""Bytes behind it, within which the column with the kernel's name stands: ranges of NVTX may be before it."""
+ROCPROF_TABLES = {
+    "kernels": re.compile(rb'"?Kind"?,[^\n]*\bKernel_Name"?,[^\n]*\bEnd_Timestamp\b'),
+    "copies": re.compile(rb'"?Kind"?,[^\n]*\bDirection"?,[^\n]*\bEnd_Timestamp\b'),
+    "calls": re.compile(rb'"?Domain"?,[^\n]*\bFunction"?,[^\n]*\bEnd_Timestamp\b'),
+    "counters": re.compile(rb'"?Correlation_Id"?,[^\n]*\bCounter_Name"?,'),
+}
+"""The headers of rocprofv3's CSV files with events that are read, by what stands in them."""
+_ROCPROF_AGENTS = re.compile(rb'"?Node_Id"?,[^\n]*\bAgent_Type\b')
+_OTHER_ROCPROF = re.compile(
     rb'"?(?:Guid"?,"?)?(?:Kind|Domain|Correlation_Id|Name|Node_Id)"?,[^\n]*'
     rb"(?:End_Timestamp|TotalDurationNs|Logical_Node_Type_Id|Agent_Type)\b"
 )
-_OF_ROCPROF = "which this version can't read: gssr reads the database that rocprofv3 writes by default"
-_OF_PERFETTO = "of rocprofv3 it reads the database that is written by default"
+_NO_EVENTS = "is a table of rocprofv3 without kernels, copies or calls: name the _kernel_trace.csv beside it"
+_ROCPROF_NAME = re.compile(
+    r"(.+)_(?:agent_info|counter_collection|(?:kernel|memory_copy|(?:hip|hsa|marker|rccl)(?:_\w+)?)_trace)\.csv(?:\.gz)?"
+)
+"""How rocprofv3 calls its CSV files: all of a process begin alike."""
+_OF_PERFETTO = "of rocprofv3 it reads the database that is written by default, JSON and CSV"
 _PLANE = re.compile(
     rb"\x0a[\x80-\xff]{0,5}[\x01-\x7f](?:\x08[\x80-\xff]{0,9}[\0-\x7f])?\x12[\x01-\x7f](?:/(?:host|device):|Task E)"
 )
@@ -169,7 +193,7 @@ _JSONS = (
         "",
     ),
     (re.compile(rb'\{\s*"pg_(?:config|status)"\s*:'), FLIGHT, ""),
-    (re.compile(rb'\{\s*"rocprofiler-sdk-tool"\s*:'), "rocprof", f"is JSON of rocprofv3, {_OF_ROCPROF}"),
+    (re.compile(rb'\{\s*"rocprofiler-sdk-tool"\s*:'), "rocprof", ""),
     (re.compile(_RANGE), "prometheus-range", ""),
     (re.compile(rb'\{\s*"metadata"\s*:\s*\{\s*"job_id"'), "gssr-0.x", ""),
     (
@@ -217,10 +241,51 @@ def traces_in(folder: str) -> list[tuple[str, str]]:
         (file, recognise(file).kind) for file in itertools.islice(names, 10 * _MOST_FILES) if os.path.isfile(file)
     ]
     below = ((file, recognise(file).kind) for file in _files_below(folder))
-    found = [(file, kind) for file, kind in inside if kind in (*TRACES, DAMAGED)]
+    found = one_for_each_process([(file, kind) for file, kind in inside if kind in (*TRACES, DAMAGED)])
     if any(kind in TRACES for _, kind in found):
         return found
-    return found + [(file, kind) for file, kind in below if kind == "rocpd"]
+    return found + one_for_each_process([(file, kind) for file, kind in below if kind in ("rocpd", "rocprof")])
+
+
+def rocprof_siblings(path: str) -> list[tuple[str, str]]:
+    """List the CSV files of the process of which a file of rocprofv3 is one, as (path, what it holds): "agents", or a key of
+    ROCPROF_TABLES. A file that is not called as rocprofv3 calls it is alone."""
+    folder, name = os.path.split(path)
+    named = _ROCPROF_NAME.fullmatch(name)
+    names = [name]
+    if named is not None:
+        alike = (each for each in sorted(os.listdir(folder or ".")) if (told := _ROCPROF_NAME.fullmatch(each)) is not None
+                 and told[1] == named[1])  # fmt: skip
+        names = list(itertools.islice(alike, _MOST_SIBLINGS))
+    tables = {"agents": _ROCPROF_AGENTS, **ROCPROF_TABLES}
+    found = []
+    for each in names:
+        file = os.path.join(folder, each)
+        head = _head_of(file) if os.path.isfile(file) else b""
+        found += [(file, kind) for kind, pattern in tables.items() if pattern.match(head)][:1]
+    return found
+
+
+def _head_of(path: str) -> bytes:
+    """Return the first bytes of a file, unpacked; b"" if it can't be read."""
+    try:
+        with open(path, "rb") as stream:
+            is_packed = stream.read(2) == _GZIP
+            stream.seek(0)
+            head = next(_unpacked(stream), b"") if is_packed else stream.read(_OVERLAP)
+    except (OSError, zlib.error):
+        return b""
+    return head.removeprefix(b"\xef\xbb\xbf")
+
+
+def one_for_each_process(files: Sequence[tuple[str, _Kind]]) -> list[tuple[str, _Kind]]:
+    """Leave out of files, each with its kind, the CSV files of rocprofv3 that are read together with one before them."""
+    found: dict[object, tuple[str, _Kind]] = {}
+    for path, kind in files:
+        folder, name = os.path.split(path)
+        told = _ROCPROF_NAME.fullmatch(name) if kind == "rocprof" else None
+        found.setdefault(path if told is None else (os.path.abspath(folder), told[1]), (path, kind))
+    return list(found.values())
 
 
 def rank_in(text: bytes) -> int | None:
@@ -375,6 +440,8 @@ def _of_text(text: bytes) -> RecognisedFile | None:
         return RecognisedFile("", _OF_PICKLE)
     start = _START.match(text)
     begin = start.end() if start else 0
+    if _is_of_ncu(text):
+        return RecognisedFile(NCU_CSV)
     is_json = text[begin : begin + 1] in (b"{", b"[")
     if is_json and (found := _of_events(text, begin)):
         return found
@@ -383,8 +450,10 @@ def _of_text(text: bytes) -> RecognisedFile | None:
     is_wide = text.startswith(_UTF16)
     if is_wide:
         text, begin = text[: len(text) // 2 * 2].decode("utf-16", "replace").encode().lstrip(), 0
-    if _ROCPROF.match(text, begin):
-        return RecognisedFile("rocprof", f"is CSV of rocprofv3, {_OF_ROCPROF}")
+    if any(pattern.match(text, begin) for pattern in ROCPROF_TABLES.values()):
+        return RecognisedFile("rocprof")
+    if _OTHER_ROCPROF.match(text, begin):
+        return RecognisedFile("rocprof-table", _NO_EVENTS)
     if _PLANE.match(text):
         return RecognisedFile("xplane", _OF_XLA)
     if _is_protobuf(text):
@@ -395,6 +464,21 @@ def _of_text(text: bytes) -> RecognisedFile | None:
     if is_wide:
         return RecognisedFile("", "is text in UTF-16: write it as UTF-8")
     return RecognisedFile("", "is not a recording (not an SQLite database), and no known trace or log")
+
+
+def _is_of_ncu(text: bytes) -> bool:
+    """Tell whether a text is CSV of Nsight Compute: its header comes first, or behind lines of the profiler and of the
+    program."""
+    if text.startswith(_UTF16):
+        text = text[: len(text) // 2 * 2].decode("utf-16", "replace").encode()
+    text = text.removeprefix(b"\xef\xbb\xbf")
+    if text.startswith((b"==PROF==", b"==WARNING==")):
+        return True
+    return any(
+        text[text.rfind(b"\n", 0, found.start()) + 1 : found.start()] in _BEFORE_NCU_COLUMN
+        and b"Kernel Name" in text[found.end() : found.end() + _LONGEST_NCU_HEAD]
+        for found in itertools.islice(_NCU_COLUMN.finditer(text), 100)
+    )
 
 
 def _is_protobuf(text: bytes) -> bool:
@@ -478,7 +562,7 @@ def _of_folder(path: str) -> RecognisedFile:
             others.append(found)
     others.sort(key=lambda found: found.kind not in FOREIGN)
     named = next((found for found in others if found.kind), archive)
-    deeper = (found for found in map(recognise, _files_below(path)) if found.kind in (*FOREIGN, "rocpd"))
+    deeper = (found for found in map(recognise, _files_below(path)) if found.kind in (*FOREIGN, "rocpd", "rocprof"))
     return named or next(deeper, RecognisedFile("", "is a folder without a recording or a trace"))
 
 

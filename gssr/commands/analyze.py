@@ -199,7 +199,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 def _handle(options: argparse.Namespace, workers: "Workers") -> int:
     """Carry out ``gssr analyze``; return the exit code. ``workers``: who reads the traces of many ranks."""
     from gssr.metrics import select
-    from gssr.recognise import DUMPS
+    from gssr.recognise import DUMPS, PROFILES
 
     wrong = page_options.wrong_width(options) or wrong_attach(options)
     if wrong:
@@ -217,7 +217,7 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
     names = [*options.input, *options.files] or own_recordings()
     if not names:
         return fail("no recording named, and no gssr_*.sql here: gssr analyze FILE.sql", USAGE)
-    if traces_among(names[:1], DUMPS):
+    if traces_among(names[:1], DUMPS) or traces_among(names, PROFILES):
         from gssr.commands.dump_pages import analyze_dumps
 
         return analyze_dumps(names, options)

@@ -1,5 +1,5 @@
-"""``gssr analyze`` of what PyTorch dumps when something is wrong: memory snapshots and timelines, and NCCL's flight
-recorder."""
+"""``gssr analyze`` of what has a page of its own: what PyTorch dumps when something is wrong (memory snapshots and
+timelines, and NCCL's flight recorder), and kernels that Nsight Compute has measured."""
 
 import argparse
 import csv
@@ -21,11 +21,11 @@ _FOR_OTHERS = (
     "png", "report", "gpus", "start", "end", "rules", "ranks", "steps", "like_hta", "metric",
     "history", "attach",
 )  # fmt: skip
-"""Options of ``gssr analyze`` that mean nothing for a dump."""
+"""Options of ``gssr analyze`` that mean nothing for them."""
 
 
-class _DumpReport(NamedTuple):
-    """The three ways to print dumps of one kind: ``page`` draws them, ``document`` makes the JSON object, and ``rows``
+class _OwnReport(NamedTuple):
+    """The three ways to print files of one kind: ``page`` draws them, ``document`` makes the JSON object, and ``rows``
     yields one of the ``tables``, which maps the names of tables to those of their columns."""
 
     page: "Callable[[PageOptions], list[Row]]"
@@ -35,26 +35,32 @@ class _DumpReport(NamedTuple):
 
 
 def analyze_dumps(names: Sequence[str], options: argparse.Namespace) -> int:
-    """Carry out ``gssr analyze`` for dumps of one kind; return the exit code. A file that can't be read is said, and the
-    others are shown."""
+    """Carry out ``gssr analyze`` for files of one kind, and traces beside kernels that were measured; return the exit
+    code. A file that can't be read is said, and the others are shown."""
     from gssr.commands.trace_pages import bytes_of
-    from gssr.recognise import MEMORY
+    from gssr.recognise import DUMPS, MEMORY, PROFILES, TRACES
     from gssr.traces.timeline import TraceError
 
+    files, kinds = _files(names)
+    own = next(file for file, kind in zip(files, kinds, strict=True) if kind in (*DUMPS, *PROFILES))
     for name in _FOR_OTHERS:
         if getattr(options, name) not in (None, False, []):
             flag = {"start": "from", "end": "to"}.get(name, name.replace("_", "-"))
-            return fail(f"--{flag}: is for recordings and traces: {names[0]} is neither", USAGE)
-    files, kinds = _files(names)
-    if (other := next((file for file, kind in zip(files, kinds, strict=True) if kind != kinds[0]), None)) is not None:
-        return fail(f"{files[0]} is a dump of PyTorch and {other} is none of its kind: analyze them one by one", USAGE)
-    is_memory = kinds[0] == MEMORY
+            return fail(f"--{flag}: is for recordings and traces: {own} is neither", USAGE)
+    together = next(group for group in ((MEMORY,), (*PROFILES, *TRACES), DUMPS) if kinds[files.index(own)] in group)
+    if (
+        other := next((file for file, kind in zip(files, kinds, strict=True) if kind not in together), None)
+    ) is not None:
+        what = "measured by Nsight Compute" if PROFILES[0] in together else "a dump of PyTorch"
+        return fail(f"{own} is {what} and {other} is none of its kind: analyze them one by one", USAGE)
+    is_memory = MEMORY in together and len(together) == 1
     if options.memory_limit is not None and not is_memory:
-        return fail(f"--memory-limit: is for memory snapshots and timelines of PyTorch: {names[0]} is none", USAGE)
+        return fail(f"--memory-limit: is for memory snapshots and timelines of PyTorch: {own} is none", USAGE)
     try:
         limit = None if options.memory_limit is None else bytes_of("--memory-limit", options.memory_limit)
         most = None if options.max_size is None else bytes_of("--max-size", options.max_size)
-        shown, problems = (_memory if is_memory else _hang)(files, most, limit)
+        read = _memory if is_memory else _profiled if PROFILES[0] in together else _hang
+        shown, problems = read(files, most, limit)
     except ValueError as error:
         return fail(str(error), USAGE)
     except TraceError as error:
@@ -69,8 +75,8 @@ def analyze_dumps(names: Sequence[str], options: argparse.Namespace) -> int:
 
 
 def _files(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """List the files that are named, those of folders that are dumps, and the kind of each."""
-    from gssr.recognise import DUMPS, recognise
+    """List the files that are named, those of folders that have pages of their own, and the kind of each."""
+    from gssr.recognise import DUMPS, PROFILES, recognise
 
     files, kinds = [], []
     for name in names:
@@ -79,7 +85,7 @@ def _files(names: Sequence[str]) -> tuple[list[str], list[str]]:
             inside = sorted(os.path.join(name, each) for each in os.listdir(name) if not each.startswith("."))
         for file in inside:
             kind = "" if is_folder and os.path.isdir(file) else recognise(file).kind
-            if kind in DUMPS or not is_folder:
+            if kind in (*DUMPS, *PROFILES) or not is_folder:
                 files.append(file)
                 kinds.append(kind)
     return files, kinds
@@ -98,7 +104,7 @@ def _each_read(files: Sequence[str], read: Callable[[str], Any]) -> tuple[list[A
     return found, problems
 
 
-def _memory(files: Sequence[str], most: int | None, limit: int | None) -> tuple[_DumpReport | None, list[str]]:
+def _memory(files: Sequence[str], most: int | None, limit: int | None) -> tuple[_OwnReport | None, list[str]]:
     from gssr.model.traces.memory import device_memories
     from gssr.report.memory import TABLES, memory_document, memory_page, memory_rows
     from gssr.traces.memory_dump import read_memory_dump
@@ -109,13 +115,13 @@ def _memory(files: Sequence[str], most: int | None, limit: int | None) -> tuple[
         problems.append(f"{files[0]}: holds no memory of any GPU")
     if not found:
         return None, problems
-    return _DumpReport(
+    return _OwnReport(
         lambda asked: memory_page(found, asked), lambda: memory_document(found), TABLES,
         lambda name: memory_rows(name, found),
     ), problems  # fmt: skip
 
 
-def _hang(files: Sequence[str], most: int | None, _limit: int | None) -> tuple[_DumpReport | None, list[str]]:
+def _hang(files: Sequence[str], most: int | None, _limit: int | None) -> tuple[_OwnReport | None, list[str]]:
     from gssr.model.traces.hang import analyze_hang
     from gssr.report.hang import TABLES, hang_document, hang_page, hang_rows
     from gssr.traces.flight_recorder import read_flight_recorder
@@ -124,12 +130,39 @@ def _hang(files: Sequence[str], most: int | None, _limit: int | None) -> tuple[_
     if not read:
         return None, problems
     found = analyze_hang(read)
-    return _DumpReport(
+    return _OwnReport(
         lambda asked: hang_page(found, asked), lambda: hang_document(found), TABLES, lambda name: hang_rows(name, found)
     ), problems  # fmt: skip
 
 
-def _print(shown: _DumpReport, options: argparse.Namespace) -> int:
+def _profiled(files: Sequence[str], most: int | None, _limit: int | None) -> tuple[_OwnReport | None, list[str]]:
+    from gssr.model.traces.profiled_kernels import most_time_unprofiled, profiled_kernels
+    from gssr.recognise import NCU_CSV, TRACES, recognise
+    from gssr.render.function_names import short_name
+    from gssr.report.kernel_profiles import TABLES, kernels_document, kernels_page, kernels_rows
+    from gssr.traces.launch_shapes import launch_shapes
+    from gssr.traces.ncu_csv import read_ncu_csv
+    from gssr.traces.ncu_report import read_ncu_report
+    from gssr.traces.open import open_traces
+
+    kinds = {file: recognise(file).kind for file in files}
+    traces = [file for file in files if kinds[file] in TRACES]
+    read, problems = _each_read(
+        [file for file in files if file not in traces],
+        lambda file: read_ncu_csv(file, most) if kinds[file] == NCU_CSV else read_ncu_report(file),
+    )
+    if not read:
+        return None, problems
+    traced = launch_shapes(open_traces(traces, most_bytes=most).sources, most) if traces else None
+    found = profiled_kernels([launch for launches in read for launch in launches], traced, short_name)
+    following = most_time_unprofiled(found, traced or {}, short_name)
+    return _OwnReport(
+        lambda asked: kernels_page(found, following, asked), lambda: kernels_document(found, following), TABLES,
+        lambda name: kernels_rows(name, found),
+    ), problems  # fmt: skip
+
+
+def _print(shown: _OwnReport, options: argparse.Namespace) -> int:
     """Print the page, the JSON object or a table; return the exit code."""
     from gssr.commands.printing import Spool
     from gssr.render.cells import harmless

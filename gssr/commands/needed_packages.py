@@ -41,6 +41,7 @@ PACKAGES = (
     Package("pyarrow", "pyarrow>=17,<27", "parquet"),
     Package("sqlite_utils", "sqlite-utils>=3.37,<5"),
     Package("_otf2", "otf2>=3,<4", "scorep"),
+    Package("ncu_report", "ncu-report>=2025.3,<2028", "ncu"),
     Package("mcp", "mcp>=2,<3", "mcp"),
     Package("distributed", "distributed>=2025.1,<2027", "dask"),
     Package("mpi4py", "mpi4py>=4.1,<5", "mpi"),
@@ -73,12 +74,16 @@ def _reports(ending: str) -> Callable[[argparse.Namespace], bool]:
     return lambda options: options.report is not None and options.report.lower().endswith(ending)
 
 
-def _reads_otf2(options: argparse.Namespace) -> bool:
-    """Tell whether one of the files on the command line is an OTF2 archive."""
-    from gssr.recognise import recognise
+def _reads(*kinds: str) -> Callable[[argparse.Namespace], bool]:
+    """Return what tells whether one of the files on the command line is of one of these kinds."""
 
-    named = next((getattr(options, name) for name in ("files", "inputs", "places") if hasattr(options, name)), ())
-    return any(recognise(name).kind == "otf2" for name in (*named, *getattr(options, "input", ())))
+    def applies(options: argparse.Namespace) -> bool:
+        from gssr.recognise import recognise
+
+        named = next((getattr(options, name) for name in ("files", "inputs", "places") if hasattr(options, name)), ())
+        return any(recognise(name).kind in kinds for name in (*named, *getattr(options, "input", ())))
+
+    return applies
 
 
 def _opens_recording(options: argparse.Namespace) -> bool:
@@ -91,6 +96,7 @@ def _opens_recording(options: argparse.Namespace) -> bool:
 
 _SCREEN = ("numpy", "plotext", "textual", "rich")
 _OTF2 = ("_otf2",)
+_reads_otf2 = _reads("otf2")
 _BY_WORKERS = {
     command: (
         Use(f"{command} --dask", ("distributed",), lambda options: options.dask is not None),
@@ -121,6 +127,7 @@ USES: dict[str, tuple[Use, ...]] = {
         Use("analyze --report FILE.pdf", ("matplotlib",), _reports(".pdf")),
         Use("analyze --report FILE.html", ("PIL",), _reports(".html")),
         Use("analyze OTF2", _OTF2, _reads_otf2),
+        Use("analyze NCU-REP", ("ncu_report",), _reads("ncu-report")),
         *_BY_WORKERS["analyze"],
     ),
     "compare": (Use("compare", ("numpy",)), Use("compare OTF2", _OTF2, _reads_otf2)),

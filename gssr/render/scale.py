@@ -117,8 +117,8 @@ def count(n: int, noun: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """``GPUs``, ``processes``."""
-    return f"{noun}{'es' if noun.endswith('ss') else 's'}"
+    """``GPUs``, ``processes``, ``launches``."""
+    return f"{noun}{'es' if noun.endswith(('ss', 'ch')) else 's'}"
 
 
 def nice_above(value: float | None, metric: Metric) -> float:

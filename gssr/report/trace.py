@@ -31,6 +31,7 @@ from gssr.report.breakdown import breakdown_section
 from gssr.report.call_tree import call_rows, shares_of
 from gssr.report.exchange import exchange_rows, io_rows
 from gssr.report.json_document import breakdown_object, number, verdict_object
+from gssr.report.kernel_profiles import profile_command
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
 SCHEMA = "gssr.trace/1"
@@ -48,6 +49,7 @@ _LONGEST_NAME = 60
 """Cells of a name in a sentence."""
 _LEAST_NAME = 12
 """Cells of a name, for which numbers give way."""
+_OF_CUDA = re.compile(r"cu(?:da)?[A-Z]")
 _CAUSES: dict[Cause, str] = {
     "host": "the host was late: until it launched the next work",
     "launch": "from one piece of work to the next, less than 30 µs",
@@ -309,7 +311,26 @@ def _kernels(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[
     rows += _tops(trace, "copies", options, marks, "copy")
     if options.verbosity == "low":
         return rows
-    return rows + _tops(trace, "api", fewer, marks, "call") + _launches(trace, options.width)
+    rows += _tops(trace, "api", fewer, marks, "call") + _launches(trace, options.width)
+    if (told := next_to_profile(trace)) is not None:
+        text = f"{_fit_name(told[0])} takes {percent(told[1])} of the time of all kernels; to measure it: {told[2]}"
+        rows += [(), *remark(text, options.width, "plain", label="profile")]
+    return rows
+
+
+def next_to_profile(trace: TraceAnalysis) -> tuple[str, float, str] | None:
+    """Return the kernel that computes with the most time, its share (0-1) of the time of all kernels, and the command that
+    measures it with Nsight Compute. None if the trace has none that has a function's name, or no call of CUDA."""
+    names, calls = rows_of("api", trace)
+    called = (str(row[names.index("name")]) for row in calls)
+    if not any(_OF_CUDA.match(name) for name in called):
+        return None
+    names, kernels = rows_of("kernels", trace)
+    at = [names.index(each) for each in ("name", "category", "share")]
+    for name, category, share in ([row[each] for each in at] for row in kernels):
+        if category == "compute" and (command := profile_command(name)) is not None:
+            return name, share, command
+    return None
 
 
 def _launches(trace: TraceAnalysis, width: int) -> list[Row]:
@@ -493,6 +514,7 @@ def _document(trace: TraceAnalysis) -> dict[str, Any]:
     told = {"messages": trace.exchange, "io": trace.io}
     tables |= {name: None for name, found in told.items() if found is None}
     tables["kernel_types"] = (row | {"types": row["types"].split("+")} for row in _objects("kernel_types", trace))
+    told_next = next_to_profile(trace)
     return {
         "schema": SCHEMA,
         "sources": iter([source._asdict() for source in trace.sources]),
@@ -504,6 +526,9 @@ def _document(trace: TraceAnalysis) -> dict[str, Any]:
         "facts": dict(trace.facts),
         **tables,
         "launches": launch_numbers(trace),
+        "next_to_profile": None
+        if told_next is None
+        else dict(zip(("kernel", "share", "command"), told_next, strict=True)),
         "breakdown": breakdown_object(trace.breakdown),
         "calltree": None if trace.tree is None else tables["calltree"],
         "verdicts": iter([verdict_object(verdict) for verdict in trace.verdicts]),

@@ -9,25 +9,29 @@ from gssr.traces.plain_pickle import load_plain_pickle
 from gssr.traces.timeline import TraceError
 
 _NEVER_TOO_MUCH, _MOST_TIMES = 64 << 20, 18
-"""Bytes of memory that the objects of a JSON file may take, and sizes of its text: PyTorch's take 7 times theirs."""
+"""Bytes of memory that the objects of a JSON file may take, and sizes of its text: PyTorch's take 7 times theirs, those of
+rocprofv3 4 times."""
 _MOST_UNPACKED = 24 << 20
 """Bytes to which a packed file may unpack unless --max-size says more: what they hold takes many times as much memory."""
 _OBJECT, _LIST, _ELEMENT = 190, 72, 40
 """Bytes of memory of an object with a key, of a list, and of one more element."""
 
 
-def load_dump(path: str, most_bytes: int | None = None) -> Any:
+def load_dump(
+    path: str, most_bytes: int | None = None, most_unpacked: int = _MOST_UNPACKED, most_times: int = _MOST_TIMES
+) -> Any:
     """Read a pickle of plain data, or JSON.
 
     Args:
         path: the file.
-        most_bytes: how long it may be unpacked; None for 24 MB, or its size if that is more.
+        most_bytes: how long it may be unpacked; None for ``most_unpacked``, or its size if that is more.
+        most_times: how many times its size the objects of JSON may take.
 
     Raises:
         TraceError: it can't be read, is damaged or cut off, no plain data, or far too large.
     """
     if most_bytes is None and _is_packed(path):
-        most_bytes = max(_MOST_UNPACKED, os.path.getsize(path))
+        most_bytes = max(most_unpacked, os.path.getsize(path))
     chunks = FileChunks(path, most_bytes)
     data = b"".join(chunks)
     if chunks.problem:
@@ -35,9 +39,9 @@ def load_dump(path: str, most_bytes: int | None = None) -> Any:
     if data[:1] == b"\x80":
         return load_plain_pickle(data, path)
     taken = _OBJECT * data.count(b"{") + _LIST * data.count(b"[") + _ELEMENT * data.count(b",")
-    if taken > max(_NEVER_TOO_MUCH, _MOST_TIMES * len(data)):
+    if taken > max(_NEVER_TOO_MUCH, most_times * len(data)):
         raise TraceError(
-            f"{path}: would take {taken >> 20:,} MB of memory, far more than its size: PyTorch writes no such file"
+            f"{path}: would take {taken >> 20:,} MB of memory, far more than its size: no tool writes such a file"
         )
     try:
         return json.loads(data)

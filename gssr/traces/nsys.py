@@ -23,6 +23,7 @@ from gssr.traces.nsys_columns import IntervalColumns, Key, all_alike, placed
 from gssr.traces.nsys_files import TABLES as FILE_TABLES
 from gssr.traces.nsys_files import files_of
 from gssr.traces.runs import RunTraits
+from gssr.traces.tables import Tables
 from gssr.traces.timeline import (
     NO_LINK,
     OPERATIONS,
@@ -202,7 +203,7 @@ class _Names(NamedTuple):
 class _Reading:
     """One pass through a report."""
 
-    def __init__(self, database: Database, rank: int | None) -> None:
+    def __init__(self, database: Tables, rank: int | None) -> None:
         self._database, self._rank = database, rank
         self._keys: dict[Key, int] = {}
         """What names are made of: the table's place in ``_all``, and the values of its key."""

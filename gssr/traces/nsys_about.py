@@ -8,7 +8,7 @@ from typing import Any
 
 from gssr.launch import ALONE, where_am_i
 from gssr.recognise import RANK_IN_NAME
-from gssr.store.read.database import Database
+from gssr.traces.tables import Tables
 
 TABLES = (
     "TARGET_INFO_SESSION_START_TIME", "TARGET_INFO_SYSTEM_ENV", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE", "ThreadNames",
@@ -36,7 +36,7 @@ class ReportInfo:
     StringIds. ``notes``: sentences on what is lost or doubtful.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Tables) -> None:
         def rows(table: str, *names: str) -> list[tuple[Any, ...]]:
             return database.rows(table, names, MOST_ROWS)
 

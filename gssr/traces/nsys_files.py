@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Ints
 from gssr.store.pages.leaf_rows import NULL
-from gssr.store.read.database import Database
 from gssr.traces.nsys_about import OF_A_PROCESS
 from gssr.traces.nsys_columns import Key, placed
+from gssr.traces.tables import Tables
 from gssr.traces.timeline import FILE_OPERATIONS, FileUse, Track
 
 _EVENTS = (
@@ -25,7 +25,7 @@ _UNKNOWN = "(unknown)"
 
 
 def files_of(
-    database: Database, sound: Callable[[list[Ints]], list[Ints]], tracks: Sequence[Track], names: Sequence[str],
+    database: Tables, sound: Callable[[list[Ints]], list[Ints]], tracks: Sequence[Track], names: Sequence[str],
     host: str | None,
 ) -> tuple[FileUse | None, list[Track], list[str]]:  # fmt: skip
     """Read the uses of files that a report has recorded.
@@ -62,7 +62,7 @@ def files_of(
     return use, added, called
 
 
-def _opened(database: Database, access: Ints) -> tuple[Ints, Ints]:
+def _opened(database: Tables, access: Ints) -> tuple[Ints, Ints]:
     """Find for each ``access`` (an id) the process that opened the file, and the index of its path in
     ``database.texts``, int64[n] each; NULL where unknown."""
     table, *columns = _OPENED
@@ -93,7 +93,7 @@ def _on_tracks(
     return np.array(places, np.int32)[at], added
 
 
-def _calls(database: Database, call: Ints, names: Sequence[str]) -> tuple[NDArray[np.int32], list[str]]:
+def _calls(database: Tables, call: Ints, names: Sequence[str]) -> tuple[NDArray[np.int32], list[str]]:
     """Find the name of each row's call. Returns indices into ``names`` and then the new names, int32[n], -1 where
     unknown; and the new names."""
     ids, at = np.unique(call, return_inverse=True)

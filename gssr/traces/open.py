@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from gssr.launch import rank_told
-from gssr.recognise import DAMAGED, RANK_IN_NAME, TRACES, environments_in, recognise, traces_in
+from gssr.recognise import DAMAGED, RANK_IN_NAME, TRACES, environments_in, one_for_each_process, recognise, traces_in
 from gssr.traces.join import from_zero, join
 from gssr.traces.json_events import MOST_BYTES
 from gssr.traces.kineto import read_kineto
@@ -25,7 +25,12 @@ MOST_TRACKS = 1 << 18
 """Threads and streams of one file: as many as a recording may have ranks."""
 MOST_COUNTERS = 1 << 16
 """Series of one file. Each takes a tenth of a millisecond to look at."""
-_ALONE = {"nsys": "reports of Nsight Systems", "rocpd": "databases of rocprofv3", "cube": "profiles"}
+_ALONE = {
+    "nsys": "reports of Nsight Systems",
+    "rocpd": "databases of rocprofv3",
+    "rocprof": "JSON or CSV of rocprofv3",
+    "cube": "profiles",
+}
 """What is not opened together with others."""
 _OF_ALL_RANKS: dict[Format, str] = {
     "cube": "is a profile of all ranks: look at it alone",
@@ -66,7 +71,7 @@ def open_runs(
     """
     wanted = None if ranks is None else ranks_of(ranks)
     problems: list[str] = []
-    files = [file for path in paths for file in _files_of(path, problems)]
+    files = one_for_each_process([file for path in paths for file in _files_of(path, problems)])
     if not files:
         raise TraceError(problems[0] if problems else "no trace is named")
     looked_at: list[tuple[TraceSource, RunTraits]] = []
@@ -208,6 +213,10 @@ class TraceSet:
             from gssr.traces.rocpd import read_rocpd
 
             return _noted(read_rocpd(source.path, source.rank), source.notes)
+        if source.format == "rocprof":
+            from gssr.traces.rocprof import read_rocprof
+
+            return _noted(read_rocprof(source.path, source.rank, self.most_bytes), source.notes)
         if source.format == "cube":
             from gssr.traces.cube import read_cube
 

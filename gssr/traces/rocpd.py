@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of, operation_of
 from gssr.traces.database import read_database
 from gssr.traces.nsys_columns import IntervalColumns, Key, all_alike, placed
+from gssr.traces.tables import Tables
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Intervals, Kind, Timeline, TraceSource, Track
 
 _One = TypeVar("_One")
@@ -72,6 +74,13 @@ def read_rocpd(path: str, rank: int | None = None) -> Timeline:
     return _read(path, lambda database: _Reading(database, rank).timeline())
 
 
+def timeline_of_tables(tables: Tables, rank: int | None) -> Timeline:
+    """Read tables that were made of another file of rocprofv3, with the names and columns of a database's. Otherwise as
+    ``read_rocpd``."""
+    timeline = _Reading(tables, rank).timeline()
+    return replace(timeline, sources=tuple(source._replace(format="rocprof") for source in timeline.sources))
+
+
 def check_rocpd(path: str) -> None:
     """Raise TraceError if the file is no database of rocprofv3 that can be read."""
     _read(path, lambda _: None)
@@ -97,7 +106,7 @@ _Session = Mapping[str, str]
 """Its tables by what they hold."""
 
 
-def _sessions(database: Database) -> list[_Session]:
+def _sessions(database: Tables) -> list[_Session]:
     """List the sessions in a database, each with its tables' full names by what they hold."""
     found: dict[str, dict[str, str]] = {}
     for name in database.columns:
@@ -106,7 +115,7 @@ def _sessions(database: Database) -> list[_Session]:
     return list(found.values())
 
 
-def _processes(database: Database, session: _Session) -> dict[int, _Process]:
+def _processes(database: Tables, session: _Session) -> dict[int, _Process]:
     """Read the processes of a session, by id."""
     hosts = dict(database.rows(session.get("info_node", ""), ("id", "hostname"), _MOST_ROWS))
     found = {}
@@ -121,7 +130,7 @@ def _processes(database: Database, session: _Session) -> dict[int, _Process]:
     return found
 
 
-def _agents(database: Database, session: _Session) -> dict[int, _Agent]:
+def _agents(database: Tables, session: _Session) -> dict[int, _Agent]:
     """Read the GPUs and CPUs of a session, by id."""
     names = ("id", "type", "type_index", "product_name", "name", "uuid", "extdata")
     found = {}
@@ -174,7 +183,7 @@ class _ById:
 class _Reading:
     """One pass through a database."""
 
-    def __init__(self, database: Database, rank: int | None) -> None:
+    def __init__(self, database: Tables, rank: int | None) -> None:
         self._database, self._rank = database, rank
         self._sessions = _sessions(database)
         self._processes: dict[Key, int] = {}

@@ -40,6 +40,7 @@ CALLS: dict[str, list[str] | str] = {
     "analyze --report FILE.pdf": ["analyze", "--report", "new.pdf", "run.sql"],
     "analyze --report FILE.html": ["analyze", "--report", "new.html", "run.sql"],
     "analyze OTF2": ["analyze", "archive.otf2"],
+    "analyze NCU-REP": ["analyze", "kernels.ncu-rep"],
     "analyze --dask": ["analyze", "run.sql", "--dask", "tcp://127.0.0.1:1"],
     "analyze --mpi": ["analyze", "run.sql", "--mpi"],
     "compare": ["compare", "run.sql", "run.sql"],
@@ -72,7 +73,7 @@ NOT_CALLED = (
     "top",
     "tui --serve",
     "mcp",
-    *(use for use in CALLS if use.endswith(("OTF2", "--dask", "--mpi"))),
+    *(use for use in CALLS if use.endswith(("OTF2", "NCU-REP", "--dask", "--mpi"))),
 )
 FORKS = """
 import json, os, sys, tempfile
@@ -115,12 +116,13 @@ class Said(NamedTuple):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording, a file of another tool, and what begins like an OTF2 archive."""
+    """A recording, a file of another tool, and what begins like an OTF2 archive and a report of Nsight Compute."""
     folder = tmp_path_factory.mktemp("packages")
     generate(str(folder / "run.sql"), "idle", 1, 0.01, 1.0)
     (folder / "shards.sql.d").mkdir()
     generate(str(folder / "shards.sql.d" / "node.0.run.sql"), "idle", 1, 0.01, 1.0)
     (folder / "archive.otf2").write_bytes(b"\3BOTF2" + bytes(100))
+    (folder / "kernels.ncu-rep").write_bytes(b"NVR\0" + bytes(100))
     (folder / "dmon.txt").write_text("# gpu   pwr\n# Idx     W\n    0    60\n    0    61\n")
     return folder
 

@@ -48,7 +48,7 @@ READ = {
 }
 UNREAD = {
     "nsys-rep": (b"NVIDIA Tegra Profiler Report 1.\n\x0bLocal", "gssr import .*nsys export --type sqlite"),
-    "rocprof": (b'{"rocprofiler-sdk-tool": [{"metadata": {}}]}', "rocprofv3"),
+    "rocprof-table": (b'"Name","Calls","TotalDurationNs"\n"hipMalloc",1,5\n', "_kernel_trace.csv"),
     "execution-trace": (b'{"schema": "1.0.2-chakra.0.0.4", "pid": 3, "nodes": []}', "execution trace"),
 }
 DMON = b"#Entity       GRACT   SMACT\nID\nGPU 0  0.1 0.2\n"

@@ -210,18 +210,13 @@ def test_files_of_one_node_have_one_clock(tmp_path: Path) -> None:
         assert first[1] - first[0] == apart and ("unknown" in str(joined.sources[1].notes)) == (name == "two")
 
 
-KERNEL_TRACE = (
-    b'"Kind","Agent_Id","Queue_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n"KERNEL_DISPATCH"'
-)
-API_TRACE = b'"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
 STATS = b'"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"\n'
 
 
-@pytest.mark.parametrize("text", [KERNEL_TRACE, API_TRACE, STATS, b'{"rocprofiler-sdk-tool": [{"metadata": {}}]}'])
-def test_what_else_rocprofv3_writes_is_named(tmp_path: Path, text: bytes) -> None:
-    (tmp_path / "x").write_bytes(text)
+def test_statistics_of_rocprofv3_are_named_for_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(STATS)
     found = recognise(str(tmp_path / "x"))
-    assert found.kind == "rocprof" and "of rocprofv3" in found.problem and "database" in found.problem
+    assert found.kind == "rocprof-table" and "of rocprofv3" in found.problem and "_kernel_trace.csv" in found.problem
 
 
 def test_a_profile_of_xla_is_named(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ _PARTS = 30
 def judge_trace(trace: TraceAnalysis, table: RuleTable) -> TraceAnalysis:
     """Return the analysis with its verdicts, and with the rules that abstain."""
     table = _in_torch(table) if "torch" in trace.holds else table
-    said = partial(say, AMD if {str(source.format) for source in trace.sources} == {"rocpd"} else NVIDIA)
+    said = partial(say, AMD if {str(source.format) for source in trace.sources} <= {"rocpd", "rocprof"} else NVIDIA)
     missing = partial(_missing, trace=trace)
     verdicts, abstentions = decide(table, trace, len(trace.gpus), missing, same_gpus, said=said)
     return replace(trace, verdicts=verdicts, abstentions=abstentions)

@@ -1,5 +1,5 @@
 """Hostile dumps of PyTorch: memory snapshots, memory timelines and dumps of NCCL's flight recorder that were damaged, in
-their bytes or in their values, or that hold themselves."""
+their bytes or in their values, or that hold themselves; and CSV of Nsight Compute."""
 
 import json
 import pickle
@@ -12,12 +12,19 @@ from typing import Any
 
 from gssr.model.traces.hang import analyze_hang
 from gssr.model.traces.memory import device_memories
+from gssr.model.traces.profiled_kernels import profiled_kernels
+from gssr.render.function_names import short_name
 from gssr.report.hang import hang_document, hang_page, hang_rows
+from gssr.report.kernel_profiles import TABLES as KERNEL_TABLES
+from gssr.report.kernel_profiles import kernels_document, kernels_page, kernels_rows
 from gssr.report.memory import TABLES, memory_document, memory_page, memory_rows
 from gssr.report.page import PageOptions
 from gssr.traces.flight_recorder import read_flight_recorder
+from gssr.traces.launch_shapes import KernelShape
 from gssr.traces.memory_dump import read_memory_dump
+from gssr.traces.ncu_csv import read_ncu_csv
 from gssr.traces.timeline import TraceError
+from tests.fakes.traces import ncu
 from tests.fakes.traces.flight_recorder import chained, piped
 from tests.fakes.traces.torch_memory import snapshot, trained, write_timeline
 from tests.fuzz.readers import SMALL, TEXT, Parser, damage
@@ -110,7 +117,32 @@ def _read_flight(path: Path) -> None:
     list(hang_rows("hang", found))
 
 
+_NCU_TEXTS = (b'"', b",", b"\n", b"\r\n", b'""', b"(1, 1, 1)", b"n/a", b"1,234", b"1e999", b"-1", b"%", b"ns", b"Gbyte/s",
+              b"\0", b'"ID","Process ID","Kernel Name"\n', b"==PROF== ", b'"Metric Name"', b"\xff\xfe",
+              b"x" * 900)  # fmt: skip
+
+
+def _ncu_csv(rng: random.Random) -> bytes:
+    data = rng.choice((ncu.details, ncu.raw, ncu.listed, ncu.summary))().encode()
+    for _ in range(rng.choice((1, 1, 3, 20))):
+        at = rng.randrange(len(data) + 1)
+        data = data[:at] + rng.choice(_NCU_TEXTS) + data[at + rng.choice((0, 0, 1, 40)) :]
+    return damage(data, rng) if rng.random() < 0.3 else data
+
+
+def _read_ncu(path: Path) -> None:
+    launches = read_ncu_csv(str(path))
+    found = profiled_kernels(launches, {KernelShape("gemm", (64, 8, 1), None): (1, 10)}, short_name)
+    for launch in launches:
+        assert launch.launches >= 1 and sum(stall.share for stall in launch.stalls) <= 1 + 1e-9
+    kernels_page(found, ("gemm", 1.0), _PAGE)
+    json.dumps(kernels_document(found, None), allow_nan=False)
+    for table in KERNEL_TABLES:
+        list(kernels_rows(table, found))
+
+
 READERS = (
+    Parser("ncu-csv", _ncu_csv, _refused_or(_read_ncu, "kernels.csv")),
     Parser("memory-dump", _memory, _refused_or(_read_memory, "a.pickle")),
     Parser("flight-recorder", _flight, _refused_or(_read_flight, "nccl_trace_rank_0")),
 )

@@ -1,6 +1,7 @@
-"""Hostile traces in files of other tools that are no JSON: databases of rocprofv3, profiles in CUBE4, archives of OTF2. Each
-is a sound one that was damaged; it is read, or refused in one sentence that names it."""
+"""Hostile traces in files of other tools that are no Chrome traces: databases of rocprofv3 and its JSON and CSV, profiles in
+CUBE4, archives of OTF2. Each is a sound one that was damaged; it is read, or refused in one sentence that names it."""
 
+import json
 import random
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from gssr.traces.open import open_traces
 from gssr.traces.timeline import Timeline, TraceError
 from tests.fakes.rocpd.files import Process, trained
 from tests.fakes.rocpd.files import write as write_rocpd
+from tests.fakes.rocpd.other_formats import as_csv, as_json
 from tests.fakes.traces.cube import write_solver
 from tests.fuzz.readers import Reader, damage
 from tests.fuzz.readers.hostile import corrupt
@@ -26,6 +28,24 @@ _GPUS = (0x8123456789ABCDEF, 0x1123456789ABCDEF)
 def _sound_database() -> bytes:
     with TemporaryDirectory(prefix="gssr-seed-") as folder:
         return write_rocpd(Path(folder) / "run.sql", [Process(trained(0), _GPUS)]).path.read_bytes()
+
+
+@cache
+def _sound_texts() -> tuple[dict[str, bytes], ...]:
+    """What rocprofv3 writes as JSON, and as CSV."""
+    with TemporaryDirectory(prefix="gssr-seed-") as folder:
+        written = write_rocpd(Path(folder) / "run.sql", [Process(trained(0), _GPUS)])
+        told = as_json(written.path, written.tables[0])
+        files = as_csv(written.path, written.tables[0], Path(folder))
+        return {"results.json": json.dumps(told).encode()}, {path.name: path.read_bytes() for path in files}
+
+
+def _texts(folder: Path, rng: random.Random) -> Path:
+    files = rng.choice(_sound_texts())
+    damaged = rng.choice(sorted(files))
+    for name, data in files.items():
+        (folder / name).write_bytes(damage(data, rng) if name == damaged else data)
+    return folder / damaged
 
 
 @cache
@@ -96,6 +116,7 @@ def _lengths(timeline: Timeline) -> None:
 
 READERS = (
     Reader("rocpd", _reading(_database)),
+    Reader("rocprof", _reading(_texts)),
     Reader("cubex", _reading(_profile)),
     *((Reader("otf2", _reading(_archive, _lengths)),) if find_spec("otf2") and find_spec("pytest") else ()),
 )

@@ -1,0 +1,155 @@
+"""Reports of Nsight Compute (.ncu-rep), read by NVIDIA's package ncu-report in a process of its own.
+
+That is native code on a file that may be from anybody: the process has limits of memory and time, and what it writes is
+read as what a stranger has written.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from gssr.traces.kernel_profile import (
+    MOST_LAUNCHES,
+    AdviceKind,
+    ProfiledLaunch,
+    RuleAdvice,
+    is_known,
+    make_launch,
+    measured,
+    plain_advice,
+)
+from gssr.traces.timeline import TraceError
+
+_MEMORY, _MEMORY_BY_SIZE = 420 << 20, 8
+"""Bytes of addresses that it may take, of which Python and the package take 320 MB (half of it never touched), and how many
+more for each byte of the file."""
+_SECONDS, _BYTES_PER_SECOND = 10, 2 << 20
+"""s that it may compute, and one more for so many bytes of the file."""
+_MOST_WRITTEN = 256 << 20
+"""Bytes that it may write: 100,000 launches take 200 MB."""
+_KINDS: tuple[AdviceKind, ...] = ("information", "information", "optimization", "warning", "error")
+"""By the number of a message's type (MsgType)."""
+_GLOBAL = 2
+"""The number of the type of an estimate that is of the whole launch (SpeedupType)."""
+_DURATION = "gpu__time_duration.sum"
+_MOST_TEXT = 20_000
+
+
+def read_ncu_report(path: str) -> list[ProfiledLaunch]:
+    """Read the launches in a report, in its order. Raises TraceError, also if the report is cut off, or the package
+    ncu-report is missing."""
+    try:
+        size = os.path.getsize(path)
+    except OSError as error:
+        raise TraceError(f"{path}: can't be read: {error.strerror}") from None
+    seconds = _SECONDS + size // _BYTES_PER_SECOND
+    command = [sys.executable, "-P", "-c", f"from {__name__} import {send_report.__name__} as send; send()", path]
+    with tempfile.TemporaryFile() as written:
+        try:
+            process = subprocess.run(
+                [*command, str(_MEMORY + _MEMORY_BY_SIZE * size), str(seconds)], stdin=subprocess.DEVNULL, stdout=written,
+                stderr=subprocess.DEVNULL, timeout=2 * seconds, check=False,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise TraceError(f"{path}: can't be read: ncu-report got no further in {2 * seconds} s") from None
+        written.seek(0)
+        found = [_launch(path, told) for told in _told(written, path)]
+    if process.returncode != 0:
+        raise TraceError(f"{path}: can't be read: ncu-report crashed on it, or it takes too much memory or time")
+    if not found:
+        raise TraceError(f"{path}: holds no launch that was profiled, or is damaged")
+    return found
+
+
+def _told(written: Any, path: str) -> Iterator[dict[str, Any]]:
+    """Yield what the process has written of each launch. Raises TraceError if it says that it could not read the file."""
+    for n, line in enumerate(written):
+        try:
+            told = json.loads(line)
+        except (ValueError, RecursionError):
+            return  # it has ended in the middle of it
+        if "failed" in told:
+            raise TraceError(f"{path}: can't be read: {told['failed']}")
+        if n == MOST_LAUNCHES:
+            raise TraceError(f"{path}: names more than {MOST_LAUNCHES:,} launches: nobody profiles as many")
+        yield told
+
+
+def _launch(path: str, told: dict[str, Any]) -> ProfiledLaunch:
+    values = dict(filter(None, (measured(*each) for each in told["metrics"])))
+    advice = [
+        RuleAdvice(
+            rule, _KINDS[kind] if 0 <= kind < len(_KINDS) else "information", plain_advice(text), speedup, of == _GLOBAL
+        )
+        for rule, kind, text, speedup, of in told["advice"]
+    ]
+    return make_launch(path, str(told["number"]), told["name"], told["device"], values, advice)
+
+
+def send_report() -> None:
+    """Run in the process of its own: read the report ``sys.argv[1]`` within so many bytes of memory (``sys.argv[2]``) and
+    seconds (``sys.argv[3]``), and write a line of JSON for each launch."""
+    limits = (
+        (resource.RLIMIT_AS, int(sys.argv[2])), (resource.RLIMIT_CPU, int(sys.argv[3])),
+        (resource.RLIMIT_FSIZE, _MOST_WRITTEN), (resource.RLIMIT_CORE, 0),
+    )  # fmt: skip
+    for kind, most in limits:
+        _, hard = resource.getrlimit(kind)
+        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    with open(1, "w", encoding="ascii", closefd=False) as out:
+        number, failed = 0, ""
+        try:
+            import ncu_report
+
+            for launches in ncu_report.load_report(sys.argv[1]):
+                for action in launches:
+                    out.write(json.dumps(_described(ncu_report, action) | {"number": number}) + "\n")
+                    number += 1
+        except ImportError:
+            failed = "reading it needs the package ncu-report: pip install 'ncu-report>=2025.3,<2028'"
+        except _CutOffError:
+            failed = f"it is cut off behind {number:,} launches"
+        except Exception as error:  # whatever the package raises
+            failed = f"ncu-report says {type(error).__name__}"
+        if failed:
+            out.write(json.dumps({"failed": failed}) + "\n")
+
+
+class _CutOffError(Exception):
+    """A launch has no name, as where a report ends too early."""
+
+
+def _described(package: Any, action: Any) -> dict[str, Any]:
+    """Describe a launch in what JSON can hold: its name, the GPU, known metrics with their units, and what rules say.
+    Raises _CutOffError."""
+    name = action.name(package.IAction.NameBase_DEMANGLED)
+    if not isinstance(name, str):
+        raise _CutOffError
+    metrics = []
+    for each in filter(is_known, action.metric_names()):
+        metric = action.metric_by_name(each)
+        value = None if metric is None else metric.value()
+        if isinstance(value, int | float) and abs(value) < 1e300:
+            metrics.append((each, float(value), str(metric.unit() or "")))
+            if each == _DURATION and not metric.unit():  # so it is where the package could not load its library
+                raise MemoryError
+    device = action.metric_by_name("device__attribute_display_name")
+    device = None if device is None else device.value()
+    advice = []
+    for rule in action.rule_results_as_dicts():
+        message, speedup = rule.get("rule_message") or {}, rule.get("speedup_estimation") or {}
+        if text := str(message.get("message") or ""):
+            title = str(message.get("title") or rule.get("rule_identifier") or "")
+            gain = speedup.get("speedup")
+            advice.append(
+                (title[:_MOST_TEXT], int(message.get("type") or 0), text[:_MOST_TEXT],
+                 float(gain) if isinstance(gain, int | float) and 0 < gain < 1e9 else None, int(speedup.get("type") or 0))
+            )  # fmt: skip
+    named = device if isinstance(device, str) else ""
+    return {"name": name[:_MOST_TEXT], "device": named[:_MOST_TEXT], "metrics": metrics, "advice": advice}
