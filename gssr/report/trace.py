@@ -40,6 +40,8 @@ _MOST = {"low": 3, "medium": 10, "high": 50}
 """Rows of a table."""
 _TOLD = 1000
 """Gaps are told from this part of the time on."""
+_TOLD_OF_PATH = 3
+"""Names on the critical path that the page tells."""
 _MOST_OF_IT = 0.99
 """Where a GPU works for less of the job's time than this share, the page shows for how long each does."""
 _ROOMY = 64
@@ -72,6 +74,7 @@ def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
             rows += _gpus(trace, options, marks)
         rows += _kernels(trace, options, marks)
         rows += _idle(trace, options, marks)
+        rows += _critical_path(trace, options, marks)
     elif trace.tree is not None:
         rows += call_rows(trace.tree, options, marks)
     rows += _steps(trace, options, marks)
@@ -352,6 +355,40 @@ def _idle(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
     return rows + [row for gap in told for row in _gap(trace, gap, width)]
 
 
+_KINDS_ON_PATH = {
+    "compute": ("compute",),
+    "communication": ("communication",),
+    "copies": ("copy",),
+    "threads": ("host",),
+    "delays before work on a GPU": ("launch", "gap"),
+}
+"""What the sentence about the critical path calls the kinds of its parts."""
+
+
+def _critical_path(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Say in three sentences what is on the critical path, and what shortening it would win; no rows at low verbosity or
+    where it is not known."""
+    path = None if options.verbosity == "low" else trace.critical_path(_TOLD_OF_PATH)
+    if path is None or not path.length_ns:
+        return []
+    shares = [(name, path.total_ns(*kinds) / path.length_ns) for name, kinds in _KINDS_ON_PATH.items()]
+    split = ", ".join(f"{name} {percent(share)}" for name, share in sorted(shares, key=lambda each: -each[1]) if share)
+    rows = section("What would have to be shorter?", options.width, marks, "the critical path")
+    rows += wrap(f"{took(path.length_ns)}, each moment of it waited for the one before: {split}", options.width)
+    known = [
+        f"{_fit_name(part.name)} {took(part.total_ns)} ({took(part.win_ns)})"
+        for part in path.parts
+        if part.win_ns is not None
+    ]
+    if known:
+        text = f"most of it, and in brackets how much earlier it would end without: {'; '.join(known)}"
+        rows += wrap(text, options.width)
+    ranks = sorted(path.by_rank.items(), key=lambda each: -each[1])[:4]
+    where = ", ".join(f"{percent(ns / path.length_ns)} on rank {NONE if rank is None else rank}" for rank, ns in ranks)
+    rest = "all of it: --csv critical_path"
+    return rows + wrap(f"{where}; {rest}" if len(path.by_rank) > 1 else rest, options.width, role="dim")
+
+
 def _gap(trace: TraceAnalysis, gap: Gap, width: int) -> list[Row]:
     """Say when and where a gap was, what caused it, and what the program did meanwhile."""
     on = "" if len(trace.gpus) == 1 else f" on {clean(gap.place)}"
@@ -490,7 +527,7 @@ def _document(trace: TraceAnalysis) -> dict[str, Any]:
     and for the call tree if there is none."""
     tables: dict[str, Iterator[dict[str, Any]] | None] = {}
     tables |= {name: _objects(name, trace) for name in TABLES if name not in ("launches", "verdicts")}
-    told = {"messages": trace.exchange, "io": trace.io}
+    told = {"messages": trace.exchange, "io": trace.io, "critical_path": trace.dependencies or None}
     tables |= {name: None for name, found in told.items() if found is None}
     tables["kernel_types"] = (row | {"types": row["types"].split("+")} for row in _objects("kernel_types", trace))
     return {

@@ -16,6 +16,9 @@ from gssr.model.traces import idle as idling
 from gssr.model.traces.booking import book_gpu, host_calls, windows_of_files
 from gssr.model.traces.call_tree import TIME, tree_of
 from gssr.model.traces.call_tree import together as one_tree
+from gssr.model.traces.critical_path import MOST_NODES
+from gssr.model.traces.dependencies import dependencies_of
+from gssr.model.traces.dependency_graph import Dependencies
 from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.io import all_calls, file_calls
 from gssr.model.traces.launches import NONE_LINKED, Launched, Links, launches, links_of
@@ -64,6 +67,9 @@ FEWER_BINS, MANY_GPUS = 60, 1000
 """Columns of the course of each of more than MANY_GPUS, where BINS would take 20 KB a GPU."""
 MOST_STEP_TIMES = 1 << 23
 """Steps times GPUs: of more it is not worked out how busy the GPUs were in each step, which would take a minute."""
+MOST_FOR_PATH = 250_000
+"""Intervals of a file beyond which its critical path is looked for only where that is asked for: of a million it takes 3 s,
+as long as all the rest of a page."""
 _WORK = (Kind.KERNEL, Kind.GRAPH)
 _OF_TORCH = re.compile(r"^aten::|\bat::native::")
 """Names of operators and kernels of PyTorch, whichever tool has traced them."""
@@ -144,6 +150,7 @@ def analyze_timeline(
         io=file_calls(part) if _asks(tables, "io") else None,
         tree=tree,
         extent=part.worked,
+        dependencies=_dependencies(part, links, tables),
     )
     found = _with_outside(_named(found, there))
     return judge_trace(found, rules) if judged else found
@@ -155,6 +162,13 @@ def _asks(tables: Collection[str] | None, *names: str) -> bool:
     if tables is None or any(name in tables for name in names):
         return True
     return "verdicts" in tables and names != _OF_TREE
+
+
+def _dependencies(part: TracePiece, links: Links, tables: Collection[str] | None) -> tuple[Dependencies, ...]:
+    """Make the graph for the critical path, where the table is asked for, or all are of a file that is not too large."""
+    small = tables is None and len(part.timeline.intervals) <= MOST_FOR_PATH
+    asked = small or (tables is not None and "critical_path" in tables)
+    return (dependencies_of(part, links),) if asked and part.gpus and not part.like_hta else ()
 
 
 def analyze_timelines(
@@ -385,7 +399,11 @@ def combined(
         apart = booted_apart(((found.clock, found.sources), (part.clock, part.sources)))
         later = part = _without_lengths(_moved(part, found.clock))  # none is kept while the next is read
         if apart or found.clock.unix_ns is None or part.clock.unix_ns is None:
-            later = part = replace(part, gpus=tuple(_with_own_clock(gpu, len(found.sources)) for gpu in part.gpus))
+            number = len(found.sources)
+            later = part = replace(
+                part, gpus=tuple(_with_own_clock(gpu, number) for gpu in part.gpus),
+                dependencies=tuple(each._replace(clock=number) for each in part.dependencies),
+            )  # fmt: skip
         found = replace(
             found,
             clock=Clock() if apart else found.clock,
@@ -408,6 +426,7 @@ def combined(
             collectives=all_collectives(found.collectives, later.collectives),
             io=all_calls(found.io, later.io),
             extent=_both_extents(found.extent, later.extent),
+            dependencies=_both_graphs(found, later),
         )  # fmt: skip
     found = replace(
         found,
@@ -417,6 +436,15 @@ def combined(
     )
     found = _with_outside(_named(found, [*known, *found.places]))
     return found if rules is None else judge_trace(found, rules)
+
+
+def _both_graphs(a: TraceAnalysis, b: TraceAnalysis) -> tuple[Dependencies, ...]:
+    """Put together the graphs for the critical path of two parts; none where one has none though it has GPUs, or where both
+    are too large together."""
+    if any(part.gpus and not part.dependencies for part in (a, b)):
+        return ()
+    graphs = a.dependencies + b.dependencies
+    return graphs if sum(len(each.time) for each in graphs) <= MOST_NODES else ()
 
 
 def _with_own_clock(gpu: GpuUse, number: int) -> GpuUse:
@@ -470,6 +498,7 @@ def _moved(part: TraceAnalysis, clock: Clock) -> TraceAnalysis:
         part,
         window=(part.window[0] + by, part.window[1] + by),
         extent=part.extent and (part.extent[0] + by, part.extent[1] + by),
+        dependencies=tuple(each.moved(by) for each in part.dependencies),
         gpus=tuple(
             gpu._replace(
                 begin_ns=gpu.begin_ns + by,

@@ -309,6 +309,16 @@ TABLES: dict[str, TraceTable] = {
          Column("range", "TEXT", "the innermost operator or range"),
          Column("python", "TEXT", "the innermost Python function"),
          *_ns(("host_ns", "the part of it before the work that came next was launched")), PLACE), "gaps"),
+    "critical_path": _rows(
+        "what one name has of the critical path",
+        (Column("kind", "TEXT NOT NULL", "compute, communication or copy; host: what was innermost on a thread; launch: "
+                "between a launch and the start of its work; gap: between work on a GPU"),
+         _NAME._replace(meaning="the name in the file; empty: nothing was traced on the thread"),
+         _COUNT._replace(meaning="how many pieces of the path"), _TOTAL._replace(meaning="its time on the path"),
+         Column("share", "REAL NOT NULL", "of the path, 0-1"),
+         Column("win_ns", "INTEGER", "how much earlier the path would end if this took no time and every delay stayed as "
+                "it was; NULL where that was not worked out")),
+        lambda trace: [part for path in [trace.critical_path()] if path for part in path.parts]),
     "launches": _rows(
         "all launches together",
         (_COUNT, Column("delay_mean_ns", "REAL", "from the call's end to the work's begin, the mean"),

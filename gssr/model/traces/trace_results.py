@@ -11,6 +11,8 @@ from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import Abstention, Verdict
 from gssr.model.traces.breakdown import breakdown_of
 from gssr.model.traces.call_tree import CallTree
+from gssr.model.traces.critical_path import MOST_WINS, CriticalPath, critical_path
+from gssr.model.traces.dependency_graph import Dependencies
 from gssr.model.traces.gpu_book import GpuBook
 from gssr.model.traces.io import FileCalls
 from gssr.model.traces.lengths import Lengths, LengthStatistics
@@ -263,6 +265,14 @@ class TraceAnalysis:
     tree: CallTree | None = None
     extent: tuple[int, int] | None = None
     """From the first start to the last end of the work of any GPU, cut to the window; None without GPUs."""
+
+    dependencies: tuple[Dependencies, ...] = ()
+    """What had to come before what, a graph for each file; empty where the critical path was not asked for."""
+
+    def critical_path(self, wins: int = MOST_WINS) -> CriticalPath | None:
+        """Find the critical path, and what shortening the first ``wins`` names on it would win. None where the graphs were
+        not asked for, there are too many moments in them, or their times can't be compared. Computed at each call."""
+        return critical_path(self.dependencies, wins) if self.dependencies else None
 
     @property
     def span_ns(self) -> int:

@@ -282,12 +282,12 @@ def test_files_one_by_one_are_as_all_at_once() -> None:
             track, thread = gpu(rank, source=rank), CPU._replace(rank=rank, source=rank, pid=rank)
             start = (at * 70 + rank * 3) * US
             events.launched(f"k{at % 2}", start, start + 20 * US, (20 + at * rank) * US, track, thread)
-    whole = analyze_timeline(events.timeline(sources=3))
+    whole = analyze_timeline(events.timeline(unix_ns=10**18, sources=3))
     parts = []
     for rank in range(3):
         own = Events()
         own.rows = [row for row in events.rows if row[2].rank == rank]
-        parts.append(analyze_timeline(own.timeline()))
+        parts.append(analyze_timeline(own.timeline(unix_ns=10**18)))
     assert as_rows(combined(parts)) == as_rows(whole)
 
 
