@@ -40,6 +40,8 @@ _MOST = {"low": 3, "medium": 10, "high": 50}
 """Rows of a table."""
 _TOLD = 1000
 """Gaps are told from this part of the time on."""
+_WHOLE = 1000
+"""TFLOP/s from which on they are written without decimals."""
 _TOLD_OF_PATH = 3
 """Names on the critical path that the page tells."""
 _MOST_OF_IT = 0.99
@@ -198,6 +200,7 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
         rows += remark(
             f"{percent(hidden)} of the communication lies under computation", width, "plain", label="overlap"
         )
+    rows += _flops(trace, width)
     values = over_time(trace, room)
     begin, end = trace.extent or (0, 0)
     left, right = took(begin), took(end)
@@ -207,6 +210,31 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
         *remark(f"share busy, {'mean of the GPUs; ' if len(trace.gpus) > 1 else ''}{marks.levels[0]} 0, "
                 f"{marks.levels[-1]} 100 %", width),
     ]  # fmt: skip
+
+
+def _flops(trace: TraceAnalysis, width: int) -> list[Row]:
+    """Say how many floating-point operations per second the matrix products make, or how to find out; no rows without
+    any."""
+    if "multiplications" not in trace.holds:
+        return []
+    known = [each for each in trace.flops if each.flops is not None]
+    flops, gpu_ns = sum(each.flops or 0.0 for each in known), sum(each.gpu_ns for each in known)
+    if not gpu_ns:
+        how = "record_shapes=True of torch.profiler records them"
+        about = "shapes do not tell" if "shapes" in trace.holds else f"no shapes were recorded: {how}"
+        return remark(f"unknown: {about}", width, "plain", label="TFLOP/s")
+    n, of = sum(each.n for each in known), sum(each.n for each in trace.flops)
+    models = {(each.model, each.peak) for each in known}
+    model, peak = models.pop() if len(models) == 1 else (None, None)
+
+    def rate(ns: int) -> str:
+        share = f", {percent(flops * 1e9 / ns / peak)} of {model}'s peak (dense BF16)" if peak else ""
+        tera = flops / ns / 1e3
+        return f"{f'{tera:,.0f}' if tera >= _WHOLE else f'{tera:.3g}'}{share}"
+
+    some = "" if n == of else f"{n:,} of {of:,} "
+    text = f"{some}matrix products: {rate(gpu_ns)} while they run; {rate(trace.span_ns)} over the time of all GPUs"
+    return remark(text, width, "plain", label="TFLOP/s")
 
 
 def split_bar(shares: Sequence[float], width: int, marks: Glyphs) -> Row:

@@ -110,7 +110,8 @@ class Intervals:
 
     ``track``, ``name``: indices in the timeline's ``tracks`` and ``names``. ``kind``, ``category``: values of Kind and
     Category. ``link``: a number that work on a GPU shares with the call that launched it, unique over all files,
-    NO_LINK without. ``size``: bytes copied or set, -1 if unknown. ``operation``: of copies the index in OPERATIONS,
+    NO_LINK without. ``size``: bytes copied or set, -1 if unknown; of operators with a shape
+    -2 less its place in the timeline's ``shapes``. ``operation``: of copies the index in OPERATIONS,
     else -1.
     """
 
@@ -130,6 +131,16 @@ class Intervals:
 
 OPERATIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "memset", "unified HtoD", "unified DtoH", "other")
 """Kinds of copies, as JSON and tables name them."""
+
+
+class Shape(NamedTuple):
+    """What an operator was called with, as JSON texts of the file: ``dims`` is a list with the lengths of each input's
+    dimensions, ``types`` with each one's type, ``values`` with those of inputs that are no tensors; "" where not told."""
+
+    operator: str
+    dims: str
+    types: str
+    values: str
 
 
 class Counter(NamedTuple):
@@ -259,3 +270,5 @@ class Timeline:
     start_end: Ints | None = None
     """Places in ``intervals`` of NVTX ranges that end wherever their handle is given, "StartEnd" for ``nsys``; all others
     nest, "PushPop". None where the format does not tell."""
+    shapes: tuple[Shape, ...] = ()
+    """The different shapes that operators were called with."""

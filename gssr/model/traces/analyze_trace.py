@@ -19,6 +19,7 @@ from gssr.model.traces.call_tree import together as one_tree
 from gssr.model.traces.critical_path import MOST_NODES
 from gssr.model.traces.dependencies import dependencies_of
 from gssr.model.traces.dependency_graph import Dependencies
+from gssr.model.traces.flops import FlopsByCall, both_flops, by_operator, by_step, flops_by_call
 from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.io import all_calls, file_calls
 from gssr.model.traces.launches import NONE_LINKED, Launched, Links, launches, links_of
@@ -50,6 +51,7 @@ from gssr.model.traces.trace_results import (
     GpuUse,
     Launches,
     OwnMetric,
+    Step,
     TraceAnalysis,
     TraceCourse,
 )
@@ -58,6 +60,7 @@ from gssr.model.traces.trace_selection import WHOLE, TraceSelection, tracks_of, 
 from gssr.model.traces.trace_steps import steps, steps_of
 from gssr.model.traces.waits import CoveredTimes, add_waits, call_totals, no_waits
 from gssr.model.verdicts.table import RuleTable
+from gssr.traces.event_columns import SHAPED
 from gssr.traces.join import booted_apart
 from gssr.traces.open import TraceError, TraceSet
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, TraceSource, Track
@@ -123,6 +126,7 @@ def analyze_timeline(
         is_work = timeline.intervals.kind[rows] != Kind.GPU_SYNC
         work = Links(rows[is_work], links.call[is_work])
     lengths, by_rank = _lengths(part, work, tables)
+    flops = flops_by_call(part, links)
     tree = tree_of(part, own_steps) if _asks(tables, *_OF_TREE) or (judged and not part.gpus) else None
     found = TraceAnalysis(
         sources=timeline.sources,
@@ -139,9 +143,10 @@ def analyze_timeline(
         idle=_added([gpu.causes for gpu in gpus]),
         gaps=_longest(_described(part, [gpu.longest for gpu in gpus], work_of)),
         launches=launches(part, work if _asks(tables, "launches") else NONE_LINKED),
-        steps=steps(part, own_steps, [gpu.in_steps for gpu in gpus] if len(timed) else [])
+        steps=_steps(part, own_steps, [gpu.in_steps for gpu in gpus] if len(timed) else [], flops)
         if _asks(tables, "steps")
         else (),
+        flops=by_operator(part, flops),
         counters=tuple(each for counter in timeline.counters if (each := _counter(part, counter, there)) is not None),
         facts=timeline.facts,
         metrics=_own_metrics(timeline, part, tracks, own) if own and _asks(tables, "metrics") else (),
@@ -162,6 +167,14 @@ def _asks(tables: Collection[str] | None, *names: str) -> bool:
     if tables is None or any(name in tables for name in names):
         return True
     return "verdicts" in tables and names != _OF_TREE
+
+
+def _steps(part: TracePiece, rows: Ints, covered: Sequence[Ints], flops: FlopsByCall) -> tuple[Step, ...]:
+    """Describe the steps (``rows``), each with the floating-point operations of its rank."""
+    made = by_step(part, flops, rows)
+    return tuple(
+        step._replace(flops=n, mfu=mfu) for step, (n, mfu) in zip(steps(part, rows, covered), made, strict=True)
+    )
 
 
 def _dependencies(part: TracePiece, links: Links, tables: Collection[str] | None) -> tuple[Dependencies, ...]:
@@ -427,6 +440,7 @@ def combined(
             io=all_calls(found.io, later.io),
             extent=_both_extents(found.extent, later.extent),
             dependencies=_both_graphs(found, later),
+            flops=both_flops(found.flops, later.flops),
         )  # fmt: skip
     found = replace(
         found,
@@ -657,6 +671,8 @@ def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
         ),
         "steps": len(own_steps) > 1,
         "pageable": part.timeline.pageable is not None,
+        "shapes": len(part.timeline.shapes),
+        "multiplications": len(part.named(SHAPED.__contains__, Kind.CPU_OP)),
         "torch": any(source.tool == "torch.profiler" for source in part.timeline.sources)
         or any(_OF_TORCH.search(name) for name in part.timeline.names),
         "captures": len(part.named(_CAPTURES.search, Kind.RUNTIME, Kind.DRIVER)),

@@ -329,7 +329,21 @@ TABLES: dict[str, TraceTable] = {
     "steps": _like(
         "one step of the program on one rank",
         (_NAME, RANK, *_ns(("start_ns", "when it began"), ("length_ns", "how long it took"),
-                           ("busy_ns", "how long its GPU was busy meanwhile; the mean of several"))), "steps"),
+                           ("busy_ns", "how long its GPU was busy meanwhile; the mean of several")),
+         Column("flops", "REAL", "floating-point operations of its matrix products; NULL where unknown"),
+         Column("mfu", "REAL", "their share of what the rank's GPUs make meanwhile with dense BF16 at most; NULL unknown")),
+        "steps"),
+    "flops": _like(
+        "the calls of one operator that multiplies matrices, with inputs of one type",
+        (Column("operator", "TEXT NOT NULL", "its name"),
+         Column("dtype", "TEXT NOT NULL", "its inputs' type; empty: unknown"),
+         Column("n", "INTEGER NOT NULL", "calls that launched work on a GPU"),
+         Column("flops", "REAL", "their floating-point operations by their shapes; NULL where these do not tell"),
+         *_ns(("gpu_ns", "how long what they launched took")),
+         Column("flops_per_s", "REAL", "one by the other"),
+         Column("model", "TEXT", "the GPUs' model; NULL where it or its peaks are not known"),
+         Column("peak", "REAL", "the most that one makes per second with dense BF16"),
+         Column("mfu", "REAL", "flops_per_s by that")), "flops"),
     "counters": _like(
         "one series of values",
         (_NAME, Column("unit", "TEXT NOT NULL", "its unit"), RANK, GPU, Column("n", "INTEGER NOT NULL", "values"),

@@ -169,13 +169,39 @@ class Launches(NamedTuple):
 
 class Step(NamedTuple):
     """One step of the program on one rank; ``busy_ns``: how long its GPU was busy meanwhile (the mean of several),
-    None where no GPU is shown."""
+    None where no GPU is shown; ``flops``, ``mfu``: as gssr.model.traces.flops.by_step has them."""
 
     name: str
     rank: int | None
     start_ns: int
     length_ns: int
     busy_ns: int | None
+    flops: float | None = None
+    mfu: float | None = None
+
+
+class OperatorFlops(NamedTuple):
+    """The ``n`` calls of one operator with inputs of one type, on GPUs of one ``model`` (None: not known, or several).
+    ``flops``: floating-point operations of all together, None where their shapes do not tell; ``gpu_ns``: how long what they
+    launched took; ``peak``: what a GPU of the model makes per second at most with dense BF16 inputs."""
+
+    operator: str
+    dtype: str
+    n: int
+    flops: float | None
+    gpu_ns: int
+    model: str | None
+    peak: float | None
+
+    @property
+    def flops_per_s(self) -> float | None:
+        """Floating-point operations per second of GPU time; None where unknown."""
+        return self.flops * 1e9 / self.gpu_ns if self.flops is not None and self.gpu_ns else None
+
+    @property
+    def mfu(self) -> float | None:
+        """The share of the peak that this is, None where unknown."""
+        return self.flops_per_s / self.peak if self.flops_per_s is not None and self.peak else None
 
 
 class CounterSummary(NamedTuple):
@@ -230,11 +256,12 @@ class CallTotals(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class TraceAnalysis:
     """All that is found out. ``holds``: which of "kernels", "copies", "calls", "launches", "ranges", "communication",
-    "steps", "pageable" the trace has, "torch" of a program in PyTorch, "captures" of one that captures CUDA graphs, and
-    "tree" where it has calls and no kernels; ``tree``: the calls. ``calls``:
-    totals of those calls that rules look at. ``whole``: no window was asked for. ``idle``: count and ns by cause.
-    ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the kernels of each GPU. ``metrics``: those
-    of one's own. ``places``: what each GPU is called. Empty is what was not asked for (gssr.model.traces.analyze_trace)."""
+    "steps", "pageable", "multiplications" (operators that multiply matrices), "shapes" (of these) the trace has, "torch" of
+    a program in PyTorch, "captures" of one that captures CUDA graphs, and "tree" where it has calls and no kernels;
+    ``tree``: the calls. ``calls``: totals of those calls that rules look at. ``whole``: no window was asked for. ``idle``:
+    count and ns by cause. ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the kernels of each
+    GPU. ``metrics``: those of one's own. ``places``: what each GPU is called. Empty is what was not asked for
+    (gssr.model.traces.analyze_trace)."""
 
     sources: tuple[TraceSource, ...]
     clock: Clock
@@ -268,6 +295,8 @@ class TraceAnalysis:
 
     dependencies: tuple[Dependencies, ...] = ()
     """What had to come before what, a graph for each file; empty where the critical path was not asked for."""
+    flops: tuple[OperatorFlops, ...] = ()
+    """Floating-point operations by operator; empty where no shapes were recorded."""
 
     def critical_path(self, wins: int = MOST_WINS) -> CriticalPath | None:
         """Find the critical path, and what shortening the first ``wins`` names on it would win. None where the graphs were
