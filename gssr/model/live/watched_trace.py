@@ -263,6 +263,7 @@ class WatchedTrace:
             events=(*self._events, *happened), problem=None, following=query.end is None, refined=refined,
             timeline=timeline, judgement=judgement, part=replace(part, analysis=analysis, around=around),
             greatest=greatest,
+            active_from=self._whole.worked[0] / NS if query.activity and self._whole.worked else None,
         )  # fmt: skip
 
     def _breakdown(self, analysis: TraceAnalysis) -> Breakdown | None:
