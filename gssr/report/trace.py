@@ -16,6 +16,7 @@ from gssr.arrays import Floats
 from gssr.metrics import Metric
 from gssr.model.traces.call_tree import CallTree, places_text
 from gssr.model.traces.idle import MOST_GAPS
+from gssr.model.traces.pipelines import stages, transfer_waits
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.traces.trace_results import CAUSES, Cause, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
 from gssr.model.verdicts.words import took
@@ -80,6 +81,7 @@ def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
     elif trace.tree is not None:
         rows += call_rows(trace.tree, options, marks)
     rows += _steps(trace, options, marks)
+    rows += _pipelines(trace, options, marks)
     rows += exchange_rows(trace, options, marks) + io_rows(trace, options, marks)
     rows += _metrics(trace, options, marks)
     rows += _ranges(trace, options, marks)
@@ -465,6 +467,29 @@ def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Ro
     lengths = np.array([step.length_ns for step in trace.steps])
     text = f"median {took(float(np.median(lengths)))}, from {took(int(lengths.min()))} to {took(longest)}"
     return rows + wrap(text, width, role="dim")
+
+
+def _pipelines(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw the stages of pipelines with their bubbles, and whom each waited for longest; no rows without any."""
+    found = stages(trace)
+    if not found or options.verbosity == "low":
+        return []
+    waits = transfer_waits(trace)
+    head = (
+        TableColumn("stage"), TableColumn("GPU"), TableColumn("bubble %", "right"), TableColumn("ideal %", "right"),
+        TableColumn("waited", "right", drop=1), TableColumn("for", drop=1),
+    )  # fmt: skip
+    lines: list[list[Cell]] = []
+    for each in found[: _MOST[options.verbosity]]:
+        longest = next((wait for wait in waits if wait.rank == each.rank and wait.wait_ns), None)
+        last = [NONE, NONE] if longest is None else [took(longest.wait_ns), f"rank {longest.other}"]
+        ideal = NONE if each.ideal is None else f"{100 * each.ideal:.1f}"
+        lines.append([f"{each.stage} of {each.n_stages}", clean(each.place), f"{100 * each.share:.1f}", ideal, *last])
+    rows = [*section("Pipelines", options.width, marks), *table(head, lines, options.width, marks)]
+    about = "bubble: idle, or nothing but sends and receives; ideal: (p - 1) / (m + p - 1), p stages, m micro-batches"
+    if len(found) > len(lines):
+        about += f"; and {count(len(found) - len(lines), 'more stage')}: --csv stages"
+    return rows + wrap(about, options.width, role="dim")
 
 
 def _metrics(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:

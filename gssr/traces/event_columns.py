@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Flags, Floats, Ints
 from gssr.traces.categories import CALLS, ON_GPU
 from gssr.traces.json_events import JsonEvents, mended, middle_of
-from gssr.traces.timeline import NO_LINK
+from gssr.traces.timeline import NO_LINK, RECEIVE, SEND
 from gssr.workers import is_worker
 
 FLOW = frozenset("stf")
@@ -30,6 +30,8 @@ SHAPED = frozenset({
     "aten::_scaled_dot_product_cudnn_attention_backward",
 })  # fmt: skip
 """Operators whose shapes are kept: those that multiply matrices."""
+_TRANSFER = "SendRecv"
+"""What kernels of NCCL and RCCL are called that send or receive."""
 _EXACT_US = 1 << 43
 """From here on a double does not tell the nanoseconds of a time in µs."""
 _MOST_US = 4e15
@@ -295,6 +297,9 @@ class _Reader:
         is_shaped = np.array([one in SHAPED for one in names] or [False])[name] & (role == _Role.CPU)
         shaped = np.flatnonzero(is_shaped)
         size[shaped] = [-2 - self._shape_of(spans[at]) for at in shaped.tolist()]
+        is_transfer = np.array([isinstance(one, str) and _TRANSFER in one for one in names] or [False])[name] & on_gpu
+        transfers = np.flatnonzero(is_transfer)
+        size[transfers] = [-2 - self._transfer_of(spans[at].args) for at in transfers.tolist()]
         columns: tuple[NDArray[Any], ...] = (start, length, cat, name, track, link, size)
         for (what, _), column in zip(COLUMNS, columns, strict=True):
             self._found.parts[what].append(column if is_kept.all() else column[is_kept])
@@ -305,6 +310,12 @@ class _Reader:
         if own is None or own.dims is None:
             return -1
         return self._found.shapes[event.name, bytes(own.dims), bytes(own.types or b""), bytes(own.values or b"")]
+
+    def _transfer_of(self, args: Any) -> int:
+        """Return the number of the shape that tells a kernel's other rank, -1 where its arguments do not tell one."""
+        found = [] if args is None else [(SEND, args.target), (RECEIVE, args.source)]
+        told = [(kind, rank) for kind, value in found if (rank := whole_number(value)) is not None]
+        return self._found.shapes[told[0][0], str(told[0][1]).encode(), b"", b""] if len(told) == 1 else -1
 
     def _add_other(self, event: Any) -> None:
         """Add a label (ph M), or a begin or end (ph B, E); ignore any other event."""

@@ -40,6 +40,8 @@ ARGS = {name: name for name in ("correlation", "device", "stream", "bytes", "siz
     "reserved": "Total Reserved",
     "device_id": "Device Id",
     "device_type": "Device Type",
+    "source": "Src Rank",
+    "target": "Dst Rank",
 }
 """What is used of an event, and of what it has besides: attributes, and their keys."""
 SHAPES = {"dims": "Input Dims", "types": "Input type", "values": "Concrete Inputs"}

@@ -19,9 +19,11 @@ from gssr.model.traces.call_tree import together as one_tree
 from gssr.model.traces.critical_path import MOST_NODES
 from gssr.model.traces.dependencies import dependencies_of
 from gssr.model.traces.dependency_graph import Dependencies
+from gssr.model.traces.derived_counters import derived_counters
 from gssr.model.traces.flops import FlopsByCall, both_flops, by_operator, by_step, flops_by_call
 from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.io import all_calls, file_calls
+from gssr.model.traces.kernel_sequences import both_sequences, kernel_sequences
 from gssr.model.traces.launches import NONE_LINKED, Launched, Links, launches, links_of
 from gssr.model.traces.lengths import (
     NO_LENGTHS,
@@ -38,6 +40,7 @@ from gssr.model.traces.lengths import (
 from gssr.model.traces.levels import levels_of
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
 from gssr.model.traces.part import RowsByNumber, TracePiece, are, part_of
+from gssr.model.traces.pipelines import transfers_of
 from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
 from gssr.model.traces.trace_results import (
@@ -127,6 +130,7 @@ def analyze_timeline(
         work = Links(rows[is_work], links.call[is_work])
     lengths, by_rank = _lengths(part, work, tables)
     flops = flops_by_call(part, links)
+    counters = (*timeline.counters, *(derived_counters(part, links) if tables is None or "counters" in tables else ()))
     tree = tree_of(part, own_steps) if _asks(tables, *_OF_TREE) or (judged and not part.gpus) else None
     found = TraceAnalysis(
         sources=timeline.sources,
@@ -147,7 +151,9 @@ def analyze_timeline(
         if _asks(tables, "steps")
         else (),
         flops=by_operator(part, flops),
-        counters=tuple(each for counter in timeline.counters if (each := _counter(part, counter, there)) is not None),
+        transfers=transfers_of(part),
+        sequences=kernel_sequences(part, links) if tables is None or "kernel_sequences" in tables else (),
+        counters=tuple(each for counter in counters if (each := _counter(part, counter, there)) is not None),
         facts=timeline.facts,
         metrics=_own_metrics(timeline, part, tracks, own) if own and _asks(tables, "metrics") else (),
         exchange=exchange_of(part) if _asks(tables, "messages") else None,
@@ -416,6 +422,7 @@ def combined(
             later = part = replace(
                 part, gpus=tuple(_with_own_clock(gpu, number) for gpu in part.gpus),
                 dependencies=tuple(each._replace(clock=number) for each in part.dependencies),
+                transfers=tuple(each._replace(clock=number) for each in part.transfers),
             )  # fmt: skip
         found = replace(
             found,
@@ -441,6 +448,8 @@ def combined(
             extent=_both_extents(found.extent, later.extent),
             dependencies=_both_graphs(found, later),
             flops=both_flops(found.flops, later.flops),
+            transfers=found.transfers + later.transfers,
+            sequences=both_sequences(found.sequences, later.sequences),
         )  # fmt: skip
     found = replace(
         found,
@@ -513,6 +522,7 @@ def _moved(part: TraceAnalysis, clock: Clock) -> TraceAnalysis:
         window=(part.window[0] + by, part.window[1] + by),
         extent=part.extent and (part.extent[0] + by, part.extent[1] + by),
         dependencies=tuple(each.moved(by) for each in part.dependencies),
+        transfers=tuple(each._replace(start=each.start + by, end=each.end + by) for each in part.transfers),
         gpus=tuple(
             gpu._replace(
                 begin_ns=gpu.begin_ns + by,
@@ -671,7 +681,7 @@ def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
         ),
         "steps": len(own_steps) > 1,
         "pageable": part.timeline.pageable is not None,
-        "shapes": len(part.timeline.shapes),
+        "shapes": any(shape.operator in SHAPED for shape in part.timeline.shapes),
         "multiplications": len(part.named(SHAPED.__contains__, Kind.CPU_OP)),
         "torch": any(source.tool == "torch.profiler" for source in part.timeline.sources)
         or any(_OF_TORCH.search(name) for name in part.timeline.names),

@@ -1,5 +1,6 @@
 """The tables of an analysis of traces, column by column: what JSON, CSV, exports and pandas have of it."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from gssr.model.traces import call_tree
 from gssr.model.traces.lengths import statistics
+from gssr.model.traces.pipelines import stages, transfer_waits
 from gssr.model.traces.trace_results import TYPES, TraceAnalysis
 from gssr.store.format.schema import Column
 from gssr.traces.timeline import Track
@@ -295,6 +297,26 @@ TABLES: dict[str, TraceTable] = {
     "ranges": _of_lengths("ranges", (_NAME, _DOMAIN, _STYLE), own=(_GPU_NS,)),
     "operators": _of_lengths("operators", (_NAME,), own=(_GPU_NS,)),
     "os": _of_lengths("os", (_NAME,)),
+    "kernel_sequences": _rows(
+        "kernels that an outermost operator launched in the same order at least twice",
+        (Column("operator", "TEXT NOT NULL", "the operator"), Column("n_kernels", "INTEGER NOT NULL", "how many kernels"),
+         _COUNT._replace(meaning="how often"), *_ns(("gpu_ns", "the time of the kernels, of all times together")),
+         Column("kernels", "TEXT NOT NULL", "their names in order, a JSON list")),
+        lambda trace: [(each.operator, len(each.kernels), each.n, each.gpu_ns, json.dumps(each.kernels))
+                       for each in trace.sequences]),
+    "stages": _rows(
+        "one GPU as a stage of a pipeline",
+        (Column("pipeline", "INTEGER NOT NULL", "its number"), Column("stage", "INTEGER NOT NULL", "from 0"),
+         Column("n_stages", "INTEGER NOT NULL", "how many it has"), Column("rank", "INTEGER NOT NULL", "the rank"), PLACE,
+         *_ns(("bubble_ns", "the job's time in which the GPU was idle or did nothing but send and receive")),
+         Column("share", "REAL NOT NULL", "of the job's time, 0-1"),
+         Column("micro_batches", "INTEGER", "sends of the first stage to the second in a step; NULL unknown"),
+         Column("ideal", "REAL", "(p - 1) / (m + p - 1) with p stages and m micro-batches; NULL unknown")), stages),
+    "transfer_waits": _rows(
+        "how long one rank waited for another in sends and receives between both",
+        (Column("rank", "INTEGER NOT NULL", "who waited"), Column("other", "INTEGER NOT NULL", "for whom"),
+         _COUNT._replace(meaning="transfers between both"), *_ns(("wait_ns", "until the other's kernel started"))),
+        transfer_waits),
     "idle": _rows(
         "one cause of idle time",
         (Column("cause", "TEXT NOT NULL", "host, launch, dependency, copy, unknown or outside"),

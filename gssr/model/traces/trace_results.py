@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Flags, Floats, Ints
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import Abstention, Verdict
 from gssr.model.traces.breakdown import breakdown_of
@@ -204,6 +204,27 @@ class OperatorFlops(NamedTuple):
         return self.flops_per_s / self.peak if self.flops_per_s is not None and self.peak else None
 
 
+class KernelSequence(NamedTuple):
+    """``kernels`` that the outermost ``operator`` launched in this order ``n`` times; ``gpu_ns``: of all times together."""
+
+    operator: str
+    kernels: tuple[str, ...]
+    n: int
+    gpu_ns: int
+
+
+class Transfers(NamedTuple):
+    """Kernels of one GPU that send to another rank or receive from it [n], as columns, ascending by start (ns). ``peer``:
+    the other rank; ``clock``: those with equal numbers have times that can be compared."""
+
+    track: Track
+    start: Ints
+    end: Ints
+    peer: Ints
+    is_send: Flags
+    clock: int = 0
+
+
 class CounterSummary(NamedTuple):
     """A series of values, of the GPU called ``place``, which is None of a thread or the whole. ``rank``: None where the file
     does not tell. ``mean``: of a gauge over time, else over its values; ``at_max_ns``: when it was greatest."""
@@ -297,6 +318,10 @@ class TraceAnalysis:
     """What had to come before what, a graph for each file; empty where the critical path was not asked for."""
     flops: tuple[OperatorFlops, ...] = ()
     """Floating-point operations by operator; empty where no shapes were recorded."""
+    transfers: tuple[Transfers, ...] = ()
+    """Kernels that send or receive, GPU by GPU; empty where the trace does not tell to or from whom."""
+    sequences: tuple[KernelSequence, ...] = ()
+    """Kernels that operators launched in the same order more than once."""
 
     def critical_path(self, wins: int = MOST_WINS) -> CriticalPath | None:
         """Find the critical path, and what shortening the first ``wins`` names on it would win. None where the graphs were
