@@ -16,6 +16,7 @@ from gssr.arrays import Floats
 from gssr.metrics import Metric
 from gssr.model.traces.call_tree import CallTree, places_text
 from gssr.model.traces.idle import MOST_GAPS
+from gssr.model.traces.pipelines import stages, transfer_waits
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.traces.trace_results import CAUSES, Cause, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
 from gssr.model.verdicts.words import took
@@ -41,6 +42,10 @@ _MOST = {"low": 3, "medium": 10, "high": 50}
 """Rows of a table."""
 _TOLD = 1000
 """Gaps are told from this part of the time on."""
+_WHOLE = 1000
+"""TFLOP/s from which on they are written without decimals."""
+_TOLD_OF_PATH = 3
+"""Names on the critical path that the page tells."""
 _MOST_OF_IT = 0.99
 """Where a GPU works for less of the job's time than this share, the page shows for how long each does."""
 _ROOMY = 64
@@ -74,9 +79,11 @@ def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
             rows += _gpus(trace, options, marks)
         rows += _kernels(trace, options, marks)
         rows += _idle(trace, options, marks)
+        rows += _critical_path(trace, options, marks)
     elif trace.tree is not None:
         rows += call_rows(trace.tree, options, marks)
     rows += _steps(trace, options, marks)
+    rows += _pipelines(trace, options, marks)
     rows += exchange_rows(trace, options, marks) + io_rows(trace, options, marks)
     rows += _metrics(trace, options, marks)
     rows += _ranges(trace, options, marks)
@@ -197,6 +204,7 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
         rows += remark(
             f"{percent(hidden)} of the communication lies under computation", width, "plain", label="overlap"
         )
+    rows += _flops(trace, width)
     values = over_time(trace, room)
     begin, end = trace.extent or (0, 0)
     left, right = took(begin), took(end)
@@ -206,6 +214,31 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
         *remark(f"share busy, {'mean of the GPUs; ' if len(trace.gpus) > 1 else ''}{marks.levels[0]} 0, "
                 f"{marks.levels[-1]} 100 %", width),
     ]  # fmt: skip
+
+
+def _flops(trace: TraceAnalysis, width: int) -> list[Row]:
+    """Say how many floating-point operations per second the matrix products make, or how to find out; no rows without
+    any."""
+    if "multiplications" not in trace.holds:
+        return []
+    known = [each for each in trace.flops if each.flops is not None]
+    flops, gpu_ns = sum(each.flops or 0.0 for each in known), sum(each.gpu_ns for each in known)
+    if not gpu_ns:
+        how = "record_shapes=True of torch.profiler records them"
+        about = "shapes do not tell" if "shapes" in trace.holds else f"no shapes were recorded: {how}"
+        return remark(f"unknown: {about}", width, "plain", label="TFLOP/s")
+    n, of = sum(each.n for each in known), sum(each.n for each in trace.flops)
+    models = {(each.model, each.peak) for each in known}
+    model, peak = models.pop() if len(models) == 1 else (None, None)
+
+    def rate(ns: int) -> str:
+        share = f", {percent(flops * 1e9 / ns / peak)} of {model}'s peak (dense BF16)" if peak else ""
+        tera = flops / ns / 1e3
+        return f"{f'{tera:,.0f}' if tera >= _WHOLE else f'{tera:.3g}'}{share}"
+
+    some = "" if n == of else f"{n:,} of {of:,} "
+    text = f"{some}matrix products: {rate(gpu_ns)} while they run; {rate(trace.span_ns)} over the time of all GPUs"
+    return remark(text, width, "plain", label="TFLOP/s")
 
 
 def split_bar(shares: Sequence[float], width: int, marks: Glyphs) -> Row:
@@ -373,6 +406,40 @@ def _idle(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
     return rows + [row for gap in told for row in _gap(trace, gap, width)]
 
 
+_KINDS_ON_PATH = {
+    "compute": ("compute",),
+    "communication": ("communication",),
+    "copies": ("copy",),
+    "threads": ("host",),
+    "delays before work on a GPU": ("launch", "gap"),
+}
+"""What the sentence about the critical path calls the kinds of its parts."""
+
+
+def _critical_path(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Say in three sentences what is on the critical path, and what shortening it would win; no rows at low verbosity or
+    where it is not known."""
+    path = None if options.verbosity == "low" else trace.critical_path(_TOLD_OF_PATH)
+    if path is None or not path.length_ns:
+        return []
+    shares = [(name, path.total_ns(*kinds) / path.length_ns) for name, kinds in _KINDS_ON_PATH.items()]
+    split = ", ".join(f"{name} {percent(share)}" for name, share in sorted(shares, key=lambda each: -each[1]) if share)
+    rows = section("What would have to be shorter?", options.width, marks, "the critical path")
+    rows += wrap(f"{took(path.length_ns)}, each moment of it waited for the one before: {split}", options.width)
+    known = [
+        f"{_fit_name(part.name)} {took(part.total_ns)} ({took(part.win_ns)})"
+        for part in path.parts
+        if part.win_ns is not None
+    ]
+    if known:
+        text = f"most of it, and in brackets how much earlier it would end without: {'; '.join(known)}"
+        rows += wrap(text, options.width)
+    ranks = sorted(path.by_rank.items(), key=lambda each: -each[1])[:4]
+    where = ", ".join(f"{percent(ns / path.length_ns)} on rank {NONE if rank is None else rank}" for rank, ns in ranks)
+    rest = "all of it: --csv critical_path"
+    return rows + wrap(f"{where}; {rest}" if len(path.by_rank) > 1 else rest, options.width, role="dim")
+
+
 def _gap(trace: TraceAnalysis, gap: Gap, width: int) -> list[Row]:
     """Say when and where a gap was, what caused it, and what the program did meanwhile."""
     on = "" if len(trace.gpus) == 1 else f" on {clean(gap.place)}"
@@ -421,6 +488,29 @@ def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Ro
     lengths = np.array([step.length_ns for step in trace.steps])
     text = f"median {took(float(np.median(lengths)))}, from {took(int(lengths.min()))} to {took(longest)}"
     return rows + wrap(text, width, role="dim")
+
+
+def _pipelines(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw the stages of pipelines with their bubbles, and whom each waited for longest; no rows without any."""
+    found = stages(trace)
+    if not found or options.verbosity == "low":
+        return []
+    waits = transfer_waits(trace)
+    head = (
+        TableColumn("stage"), TableColumn("GPU"), TableColumn("bubble %", "right"), TableColumn("ideal %", "right"),
+        TableColumn("waited", "right", drop=1), TableColumn("for", drop=1),
+    )  # fmt: skip
+    lines: list[list[Cell]] = []
+    for each in found[: _MOST[options.verbosity]]:
+        longest = next((wait for wait in waits if wait.rank == each.rank and wait.wait_ns), None)
+        last = [NONE, NONE] if longest is None else [took(longest.wait_ns), f"rank {longest.other}"]
+        ideal = NONE if each.ideal is None else f"{100 * each.ideal:.1f}"
+        lines.append([f"{each.stage} of {each.n_stages}", clean(each.place), f"{100 * each.share:.1f}", ideal, *last])
+    rows = [*section("Pipelines", options.width, marks), *table(head, lines, options.width, marks)]
+    about = "bubble: idle, or nothing but sends and receives; ideal: (p - 1) / (m + p - 1), p stages, m micro-batches"
+    if len(found) > len(lines):
+        about += f"; and {count(len(found) - len(lines), 'more stage')}: --csv stages"
+    return rows + wrap(about, options.width, role="dim")
 
 
 def _metrics(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -511,7 +601,7 @@ def _document(trace: TraceAnalysis) -> dict[str, Any]:
     and for the call tree if there is none."""
     tables: dict[str, Iterator[dict[str, Any]] | None] = {}
     tables |= {name: _objects(name, trace) for name in TABLES if name not in ("launches", "verdicts")}
-    told = {"messages": trace.exchange, "io": trace.io}
+    told = {"messages": trace.exchange, "io": trace.io, "critical_path": trace.dependencies or None}
     tables |= {name: None for name, found in told.items() if found is None}
     tables["kernel_types"] = (row | {"types": row["types"].split("+")} for row in _objects("kernel_types", trace))
     told_next = next_to_profile(trace)

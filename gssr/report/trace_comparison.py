@@ -124,15 +124,19 @@ def to_json(paths: Sequence[str], traces: Sequence[TraceAnalysis]) -> str:
                 "a": "A",
                 "b": letter,
                 "numbers": [each._asdict() for each in numbers(traces[0], other)],
-                "names": [
-                    {"table": each.table, "name": each.name, "difference_ns": each.difference_ns, "a": _calls(each.a),
-                     "b": _calls(each.b)} for each in names(calls(traces[0]), calls(other))
-                ],
+                "names": [_name(each) for each in names(calls(traces[0]), calls(other))],
             }
             for letter, other in zip(LETTERS[1:], traces[1:], strict=False)
         ],
     }  # fmt: skip
     return json.dumps(found, indent=1, allow_nan=False) + "\n"
+
+
+def _name(own: NameChange) -> dict[str, Any]:
+    """Return one name's times in both traces; of paired kernels with the names that each trace has."""
+    paired = {"names_a": own.names_a, "names_b": own.names_b} if own.names_a else {}
+    times = {"difference_ns": own.difference_ns, "a": _calls(own.a), "b": _calls(own.b)}
+    return {"table": own.table, "name": own.name, **times, **paired}
 
 
 def _calls(own: Calls) -> dict[str, Any] | None:

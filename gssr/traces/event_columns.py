@@ -17,11 +17,21 @@ from numpy.typing import NDArray
 from gssr.arrays import Flags, Floats, Ints
 from gssr.traces.categories import CALLS, ON_GPU
 from gssr.traces.json_events import JsonEvents, mended, middle_of
-from gssr.traces.timeline import NO_LINK
+from gssr.traces.timeline import NO_LINK, RECEIVE, SEND
 from gssr.workers import is_worker
 
 FLOW = frozenset("stf")
 """Phases that tie others together."""
+SHAPED = frozenset({
+    "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_scaled_mm", "aten::convolution",
+    "aten::convolution_backward", "aten::_scaled_dot_product_flash_attention",
+    "aten::_scaled_dot_product_efficient_attention", "aten::_scaled_dot_product_cudnn_attention",
+    "aten::_scaled_dot_product_flash_attention_backward", "aten::_scaled_dot_product_efficient_attention_backward",
+    "aten::_scaled_dot_product_cudnn_attention_backward",
+})  # fmt: skip
+"""Operators whose shapes are kept: those that multiply matrices."""
+_TRANSFER = "SendRecv"
+"""What kernels of NCCL and RCCL are called that send or receive."""
 _EXACT_US = 1 << 43
 """From here on a double does not tell the nanoseconds of a time in µs."""
 _MOST_US = 4e15
@@ -73,14 +83,15 @@ _ROLES = {"Trace": _Role.WINDOW} | dict.fromkeys(CALLS, _Role.CALL) | dict.fromk
 class EventColumns:
     """The events of a trace as columns.
 
-    ``cats``, ``names`` and ``threads`` ((pid, tid) pairs) number these as they came. A track's number is twice its
-    thread's, plus 1 if it is on a GPU. ``parts``: by each of COLUMNS, arrays to be concatenated; times in ns, ``link``
-    NO_LINK and ``size`` -1 where there is none. ``streams``: by track, (device, stream). ``labels``: by (kind of label,
-    pid, tid). ``series``: by (counter, key in its arguments), arrays of times (ns) and values. ``open``: begins and
-    ends that are not matched yet. ``keys``: what else is in the file. ``phases``: the number of events of each ph.
-    ``n_events`` counts all, ``n_unsound`` those without sound times, ``n_broken`` those that could not be decoded.
-    """
+    ``cats``, ``names``, ``threads`` ((pid, tid) pairs) and ``shapes`` (as in Shape) number these as they came. A track's
+    number is twice its thread's, plus 1 if it is on a GPU. ``parts``: by each of COLUMNS, arrays to be concatenated; times
+    in ns, ``link`` NO_LINK and ``size`` -1 where there is none (that of shapes is as in Intervals). ``streams``: by track,
+    (device, stream). ``labels``: by (kind of label, pid, tid). ``series``: by (counter, key in its arguments), arrays of
+    times (ns) and values. ``open``: begins and ends that are not matched yet. ``keys``: what else is in the file.
+    ``phases``: the number of events of each ph. ``n_events`` counts all, ``n_unsound`` those without sound times,
+    ``n_broken`` those that could not be decoded."""
 
+    shapes: Numbers = field(default_factory=Numbers)
     cats: Numbers = field(default_factory=Numbers)
     names: Numbers = field(default_factory=Numbers)
     threads: Numbers = field(default_factory=Numbers)
@@ -101,7 +112,9 @@ class EventColumns:
         cat = np.array([self.cats[one] for one in other.cats] or [0], np.int32)
         name = np.array([self.names[one] for one in other.names] or [0], np.int32)
         thread = np.array([self.threads[one] for one in other.threads] or [0], np.int32)
+        shape = np.array([-2 - self.shapes[one] for one in other.shapes] or [0], np.int64)
         own = {
+            "size": lambda part: np.where(part < -1, shape[np.maximum(-2 - part, 0)], part) if other.shapes else part,
             "cat": lambda part: cat[part],
             "name": lambda part: name[part],
             "track": lambda part: _moved(thread, part),
@@ -155,7 +168,7 @@ def columns_of(path: str, most_bytes: int | None = None) -> EventColumns:
 
 
 _PLAIN = ("keys", "notes", "n_events", "n_unsound", "n_broken", "open")
-_NUMBERED = ("cats", "names", "threads")
+_NUMBERED = ("cats", "names", "threads", "shapes")
 _PAIRS = ("streams", "labels", "phases")
 
 
@@ -164,6 +177,7 @@ def send() -> None:
     output: the length of a JSON header, the header, then the arrays as they lie in memory."""
     path, begin = sys.argv[1:]
     found = _Reader(JsonEvents(path, begin=int(begin))).read()
+    found.shapes = Numbers({(name, *(part.hex() for part in texts)): at for (name, *texts), at in found.shapes.items()})
     parts = [
         np.concatenate(found.parts[name] or [np.empty(0, kind)]).astype(kind, copy=False) for name, kind in COLUMNS
     ]
@@ -194,6 +208,7 @@ def _received(stream: IO[bytes]) -> EventColumns:
     for numbers, values in ((found.cats, head["cats"]), (found.names, head["names"])):
         numbers.update({value: number for number, value in enumerate(values)})
     found.threads.update({tuple(value): number for number, value in enumerate(head["threads"])})
+    found.shapes.update({(name, *map(bytes.fromhex, texts)): at for at, (name, *texts) in enumerate(head["shapes"])})
     found.streams.update({track: (device, stream_) for track, (device, stream_) in head["streams"]})
     found.labels.update({(kind, pid, tid): label for (kind, pid, tid), label in head["labels"]})
     found.phases.update(dict(head["phases"]))
@@ -279,9 +294,28 @@ class _Reader:
                 if one and one.stream is not None and place % 2:
                     self._found.streams.setdefault(place, (one.device, one.stream))
         size[linked] = _integers([one and (one.bytes or one.size) for one in args], -1)
+        is_shaped = np.array([one in SHAPED for one in names] or [False])[name] & (role == _Role.CPU)
+        shaped = np.flatnonzero(is_shaped)
+        size[shaped] = [-2 - self._shape_of(spans[at]) for at in shaped.tolist()]
+        is_transfer = np.array([isinstance(one, str) and _TRANSFER in one for one in names] or [False])[name] & on_gpu
+        transfers = np.flatnonzero(is_transfer)
+        size[transfers] = [-2 - self._transfer_of(spans[at].args) for at in transfers.tolist()]
         columns: tuple[NDArray[Any], ...] = (start, length, cat, name, track, link, size)
         for (what, _), column in zip(COLUMNS, columns, strict=True):
             self._found.parts[what].append(column if is_kept.all() else column[is_kept])
+
+    def _shape_of(self, event: Any) -> int:
+        """Return the number of an operator's shape, -1 where the event does not tell it."""
+        own = event.args
+        if own is None or own.dims is None:
+            return -1
+        return self._found.shapes[event.name, bytes(own.dims), bytes(own.types or b""), bytes(own.values or b"")]
+
+    def _transfer_of(self, args: Any) -> int:
+        """Return the number of the shape that tells a kernel's other rank, -1 where its arguments do not tell one."""
+        found = [] if args is None else [(SEND, args.target), (RECEIVE, args.source)]
+        told = [(kind, rank) for kind, value in found if (rank := whole_number(value)) is not None]
+        return self._found.shapes[told[0][0], str(told[0][1]).encode(), b"", b""] if len(told) == 1 else -1
 
     def _add_other(self, event: Any) -> None:
         """Add a label (ph M), or a begin or end (ph B, E); ignore any other event."""

@@ -19,6 +19,7 @@ from gssr.traces.timeline import (
     FileUse,
     Intervals,
     Messages,
+    Shape,
     Timeline,
     TraceSource,
     Track,
@@ -96,7 +97,8 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
     sources: list[TraceSource] = []
     counters: list[Counter] = []
     facts: dict[str, str] = {}
-    track, name, link = [], [], []
+    track, name, link, size = [], [], [], list[Ints]()
+    shapes: list[Shape] = []
     messages, collectives, io = list[Messages](), list[Collectives](), list[FileUse]()
     first_link = 0
     for timeline in timelines:
@@ -105,6 +107,10 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
         track.append(timeline.intervals.track + np.int32(len(tracks)))
         own, first_link = _moved_links(timeline.intervals.link, first_link)
         link.append(own)
+        size.append(
+            np.where(timeline.intervals.size < -1, timeline.intervals.size - len(shapes), timeline.intervals.size)
+        )
+        shapes += timeline.shapes
         counters += [one if one.track < 0 else one._replace(track=one.track + len(tracks)) for one in timeline.counters]
         if (sent := timeline.messages) is not None:
             n_comms, by = sum(len(each.comms) for each in messages), len(tracks)
@@ -125,7 +131,7 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
     intervals = Intervals(
         start[order], length[order], np.concatenate(track)[order], np.concatenate(name)[order],
         np.concatenate([one.kind for one in parts])[order], np.concatenate([one.category for one in parts])[order],
-        np.concatenate(link)[order], np.concatenate([one.size for one in parts])[order],
+        np.concatenate(link)[order], np.concatenate(size)[order],
         np.concatenate([one.operation for one in parts])[order],
     )  # fmt: skip
     joined = Timeline(
@@ -141,6 +147,7 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
         replace(_in_a_row(messages), collectives=_in_a_row(collectives)) if messages else None,
         _in_a_row(io) if io else None,
         start_end=_moved_places([one.start_end for one in timelines], timelines, order),
+        shapes=tuple(shapes),
     )
     return from_zero(joined)
 

@@ -40,8 +40,12 @@ ARGS = {name: name for name in ("correlation", "device", "stream", "bytes", "siz
     "reserved": "Total Reserved",
     "device_id": "Device Id",
     "device_type": "Device Type",
+    "source": "Src Rank",
+    "target": "Dst Rank",
 }
 """What is used of an event, and of what it has besides: attributes, and their keys."""
+SHAPES = {"dims": "Input Dims", "types": "Input type", "values": "Concrete Inputs"}
+"""What an operator may have besides: attributes of which the text is kept, and their keys."""
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BOM = b"\xef\xbb\xbf"
@@ -98,7 +102,9 @@ def _by_msgspec(exact: bool) -> Callable[[bytes], list[Any]]:
 
     scalar: Any = Scalar
     time: Any = msgspec.Raw if exact else Time
-    args = msgspec.defstruct("Args", [(name, scalar, None) for name in ARGS], rename=ARGS, gc=False)
+    raw: Any = msgspec.Raw
+    fields = [*((name, scalar, None) for name in ARGS), *((name, raw, None) for name in SHAPES)]
+    args = msgspec.defstruct("Args", fields, rename=ARGS | SHAPES, gc=False)
     names = ("ph", "cat", "name", "pid", "tid")
     event = msgspec.defstruct(
         "Event",
@@ -145,6 +151,8 @@ def _by_json(text: bytes) -> list[Any]:
         if isinstance(event.ts, bool) or isinstance(event.dur, bool) or not (args is None or isinstance(args, dict)):
             raise ValueError
         event.args = None if args is None else _Object(args, ARGS)
+        for name, key in SHAPES.items() if args else ():
+            setattr(event.args, name, json.dumps((args or {}).get(key)).encode())
         events.append(event)
     return events
 

@@ -19,6 +19,7 @@ from gssr.traces.timeline import (
     Counter,
     Intervals,
     Kind,
+    Shape,
     Timeline,
     TraceError,
     TraceSource,
@@ -76,7 +77,7 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
     tracks = tuple(track._replace(rank=source.rank, node=source.host) for track in tracks)
     return Timeline(
         (source,), _clock_of(intervals.start, counters, keys), tracks, names, intervals,
-        counters, pageable, _facts_of(keys),
+        counters, pageable, _facts_of(keys), shapes=tuple(_shapes(found)),
     )  # fmt: skip
 
 
@@ -198,6 +199,11 @@ def _counters(found: EventColumns) -> Iterable[Counter]:
         full = name if key in (name, "value") else f"{name} ({key})"
         if len(order):
             yield Counter(full, unit, "gauge", time[order], value[order])
+
+
+def _shapes(found: EventColumns) -> Iterable[Shape]:
+    for name, *texts in found.shapes:
+        yield Shape(name, *(text.decode(errors="replace") for text in texts))
 
 
 def _notes(found: EventColumns) -> Iterable[str]:

@@ -109,10 +109,9 @@ class Intervals:
     """Intervals as columns [n], sorted by start, those of equal start by falling length. Times in ns.
 
     ``track``, ``name``: indices in the timeline's ``tracks`` and ``names``. ``kind``, ``category``: values of Kind and
-    Category. ``link``: a number that work on a GPU shares with the call that launched it, unique over all files,
-    NO_LINK without. ``size``: bytes copied or set, -1 if unknown. ``operation``: of copies the index in OPERATIONS,
-    else -1.
-    """
+    Category. ``link``: a number that work on a GPU shares with the call that launched it, unique over all files, NO_LINK
+    without. ``size``: bytes copied or set, -1 if unknown; of operators with a shape, and of kernels that send or receive,
+    -2 less its place in the timeline's ``shapes``. ``operation``: of copies the index in OPERATIONS, else -1."""
 
     start: Ints
     length: Ints
@@ -130,6 +129,20 @@ class Intervals:
 
 OPERATIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "memset", "unified HtoD", "unified DtoH", "other")
 """Kinds of copies, as JSON and tables name them."""
+
+
+SEND, RECEIVE = "send", "receive"
+
+
+class Shape(NamedTuple):
+    """What an operator was called with, as JSON texts of the file: ``dims`` is a list with the lengths of each input's
+    dimensions, ``types`` with each one's type, ``values`` with those of inputs that are no tensors; "" where not told. Of a
+    kernel that sends to or receives from another rank ``operator`` is SEND or RECEIVE, and ``dims`` that rank."""
+
+    operator: str
+    dims: str
+    types: str
+    values: str
 
 
 class Counter(NamedTuple):
@@ -259,3 +272,5 @@ class Timeline:
     start_end: Ints | None = None
     """Places in ``intervals`` of NVTX ranges that end wherever their handle is given, "StartEnd" for ``nsys``; all others
     nest, "PushPop". None where the format does not tell."""
+    shapes: tuple[Shape, ...] = ()
+    """What operators and kernels were called with, each once."""

@@ -1,5 +1,5 @@
 """Two runs in the same columns of time: from their starts on, or from where they begin to work, of traces from a step that
-both have, or from a mark."""
+both have or from the first kernel, or from a mark."""
 
 import math
 from collections.abc import Mapping
@@ -24,12 +24,13 @@ class Origin(NamedTuple):
 
 def origins(one: Result, other: Result, align: Alignment) -> tuple[Origin, Origin]:
     """Find the time that counts as 0 in each of two runs: the first sample ("start"), where they begin to work, as far as
-    that is known ("activity"; of two traces a step), or a mark ("mark"). Of steps and marks it is the first of ``one`` that
-    ``other`` has too, else the first of each; a run without any counts from its first sample."""
+    that is known ("activity"; of two traces a step, else the first work of a GPU), or a mark ("mark"). Of steps and marks
+    it is the first of ``one`` that ``other`` has too, else the first of each; a run without any counts from its first
+    sample."""
     pair = (one, other)
     if align == "start":
         return Origin(one.first), Origin(other.first)
-    if align == "activity" and (one.part is None or other.part is None):
+    if align == "activity" and not (_steps(one) and _steps(other)):
         own = [frame.first if frame.active_from is None else frame.active_from for frame in pair]
         return Origin(own[0]), Origin(own[1])
     named = [_steps(frame) if align == "activity" else marks(frame) for frame in pair]

@@ -1,5 +1,6 @@
 """Two traces number by number, and name by name: what took longer, what is new and what is gone."""
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -39,12 +40,16 @@ class Calls(NamedTuple):
 
 
 class NameChange(NamedTuple):
-    """A name of one of the tables NAMED in both traces; without any calls in ``a`` it is new, in ``b`` gone."""
+    """A name of one of the tables NAMED in both traces; without any calls in ``a`` it is new, in ``b`` gone. ``names_a``,
+    ``names_b``: of kernels that only one of the traces has, but which are alike without tiles and hashes, the names that
+    ``name`` stands for, with ``*`` for what differs; else empty."""
 
     table: str
     name: str
     a: Calls
     b: Calls
+    names_a: tuple[str, ...] = ()
+    names_b: tuple[str, ...] = ()
 
     @property
     def difference_ns(self) -> int:
@@ -103,12 +108,44 @@ def _numbers(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
 def names(a: "ByName", b: "ByName") -> tuple[NameChange, ...]:
     """Compare how often and how long each name was called in two traces. Returns a change for each name of either, those
     whose time differs most first."""
-    found = [NameChange(*key, a.get(key, Calls()), b.get(key, Calls())) for key in dict.fromkeys((*a, *b))]
+    paired = _paired_kernels(a, b)
+    alone = {("kernels", name) for each in paired for name in (*each.names_a, *each.names_b)}
+    keys = [key for key in dict.fromkeys((*a, *b)) if key not in alone]
+    found = [*paired, *(NameChange(*key, a.get(key, Calls()), b.get(key, Calls())) for key in keys)]
     return tuple(sorted(found, key=lambda each: (-abs(each.difference_ns), each.table, each.name)))
 
 
 ByName = Mapping[tuple[str, str], Calls]
 """By table and name."""
+_TILES_AND_HASHES = re.compile(
+    r"""
+      (?<![A-Za-z0-9])[A-Za-z]*\d+x\d+(?:x\d+)*(?![A-Za-z0-9])    # tiles: 128x64, tilesize128x128x64, sliced1x4
+    | (?<=_)(?!(?:b?f\d+)+(?:_|$))(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}(?=_|$)  # a hash, no types (bf16bf16)
+    | (?<=_)\d+(?:d\d+)+(?:de(?:\d+)?)*(?=_|$)                    # how the arguments of Triton's kernels divide
+    | (?<=_)\d+$                                                 # the number of a kernel that a compiler has made
+    """,
+    re.VERBOSE,
+)
+"""What names of kernels of one kind differ in from version to version, and from size to size."""
+
+
+def _paired_kernels(a: ByName, b: ByName) -> list[NameChange]:
+    """Pair kernels that only one of two traces has each, where their names are alike without tiles and hashes."""
+    groups: dict[str, tuple[list[str], list[str]]] = {}
+    for at, (own, other) in enumerate(((a, b), (b, a))):
+        for table, name in own:
+            if table == "kernels" and (table, name) not in other:
+                groups.setdefault(_TILES_AND_HASHES.sub("*", name), ([], []))[at].append(name)
+
+    def added(own: ByName, of_kernels: list[str]) -> Calls:
+        every = [own["kernels", name] for name in of_kernels]
+        return Calls(sum(each.n for each in every), sum(each.total_ns for each in every))
+
+    return [
+        NameChange("kernels", name, added(a, of_a), added(b, of_b), tuple(of_a), tuple(of_b))
+        for name, (of_a, of_b) in groups.items()
+        if of_a and of_b
+    ]
 
 
 def calls(trace: TraceAnalysis) -> ByName:

@@ -34,6 +34,8 @@ from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
 from gssr.model.statistics.grid import choose_width
 from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.call_tree import TIME, VISITS, spread
+from gssr.model.traces.derived_counters import MOST_WORK, derived_counters
+from gssr.model.traces.launches import links_of
 from gssr.model.traces.levels import N_CATEGORIES, Level, LevelName, levels_of
 from gssr.model.traces.nesting import Lanes, lanes, open_at
 from gssr.model.traces.only import NOTHING, Only
@@ -42,7 +44,7 @@ from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.model.traces.trace_steps import steps_of
 from gssr.store.format.rows import Event
 from gssr.traces.details import details_of
-from gssr.traces.timeline import Kind, TraceError
+from gssr.traces.timeline import BUSY, Kind, TraceError
 from gssr.traces.timeline import Timeline as Trace
 
 NS = 1e9
@@ -119,7 +121,12 @@ class WatchedTrace:
         if not len(trace.intervals) and trace.profile is None:
             raise ValueError(f"{self.path}: holds no intervals")
         own = trace.intervals
-        self._whole = part_of(trace)
+        part = part_of(trace)
+        if len(own) <= MOST_WORK:
+            trace = replace(
+                trace, counters=(*trace.counters, *derived_counters(part, links_of(part, part.rows(*BUSY))))
+            )
+        self._whole = replace(part, timeline=trace)
         levels = levels_of(self._whole, self._own)
         for level in levels.values() if self._own else ():
             level.metrics  # noqa: B018  a pattern that takes too long is found out now
@@ -263,6 +270,7 @@ class WatchedTrace:
             events=(*self._events, *happened), problem=None, following=query.end is None, refined=refined,
             timeline=timeline, judgement=judgement, part=replace(part, analysis=analysis, around=around),
             greatest=greatest,
+            active_from=self._whole.worked[0] / NS if query.activity and self._whole.worked else None,
         )  # fmt: skip
 
     def _breakdown(self, analysis: TraceAnalysis) -> Breakdown | None:

@@ -16,8 +16,14 @@ from gssr.model.traces import idle as idling
 from gssr.model.traces.booking import book_gpu, host_calls, windows_of_files
 from gssr.model.traces.call_tree import TIME, tree_of
 from gssr.model.traces.call_tree import together as one_tree
+from gssr.model.traces.critical_path import MOST_NODES
+from gssr.model.traces.dependencies import dependencies_of
+from gssr.model.traces.dependency_graph import Dependencies
+from gssr.model.traces.derived_counters import derived_counters
+from gssr.model.traces.flops import FlopsByCall, both_flops, by_operator, by_step, flops_by_call
 from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.io import all_calls, file_calls
+from gssr.model.traces.kernel_sequences import both_sequences, kernel_sequences
 from gssr.model.traces.launches import NONE_LINKED, Launched, Links, launches, links_of
 from gssr.model.traces.lengths import (
     NO_LENGTHS,
@@ -34,6 +40,7 @@ from gssr.model.traces.lengths import (
 from gssr.model.traces.levels import levels_of
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
 from gssr.model.traces.part import RowsByNumber, TracePiece, are, part_of
+from gssr.model.traces.pipelines import transfers_of
 from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
 from gssr.model.traces.trace_results import (
@@ -47,6 +54,7 @@ from gssr.model.traces.trace_results import (
     GpuUse,
     Launches,
     OwnMetric,
+    Step,
     TraceAnalysis,
     TraceCourse,
 )
@@ -55,6 +63,7 @@ from gssr.model.traces.trace_selection import WHOLE, TraceSelection, tracks_of, 
 from gssr.model.traces.trace_steps import steps, steps_of
 from gssr.model.traces.waits import CoveredTimes, add_waits, call_totals, no_waits
 from gssr.model.verdicts.table import RuleTable
+from gssr.traces.event_columns import SHAPED
 from gssr.traces.join import booted_apart
 from gssr.traces.open import TraceError, TraceSet
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, TraceSource, Track
@@ -64,6 +73,9 @@ FEWER_BINS, MANY_GPUS = 60, 1000
 """Columns of the course of each of more than MANY_GPUS, where BINS would take 20 KB a GPU."""
 MOST_STEP_TIMES = 1 << 23
 """Steps times GPUs: of more it is not worked out how busy the GPUs were in each step, which would take a minute."""
+MOST_FOR_PATH = 250_000
+"""Intervals of a file beyond which its critical path is looked for only where that is asked for: of a million it takes 3 s,
+as long as all the rest of a page."""
 _WORK = (Kind.KERNEL, Kind.GRAPH)
 _OF_TORCH = re.compile(r"^aten::|\bat::native::")
 """Names of operators and kernels of PyTorch, whichever tool has traced them."""
@@ -117,6 +129,8 @@ def analyze_timeline(
         is_work = timeline.intervals.kind[rows] != Kind.GPU_SYNC
         work = Links(rows[is_work], links.call[is_work])
     lengths, by_rank = _lengths(part, work, tables)
+    flops = flops_by_call(part, links)
+    counters = (*timeline.counters, *(derived_counters(part, links) if tables is None or "counters" in tables else ()))
     tree = tree_of(part, own_steps) if _asks(tables, *_OF_TREE) or (judged and not part.gpus) else None
     found = TraceAnalysis(
         sources=timeline.sources,
@@ -133,10 +147,13 @@ def analyze_timeline(
         idle=_added([gpu.causes for gpu in gpus]),
         gaps=_longest(_described(part, [gpu.longest for gpu in gpus], work_of)),
         launches=launches(part, work if _asks(tables, "launches") else NONE_LINKED),
-        steps=steps(part, own_steps, [gpu.in_steps for gpu in gpus] if len(timed) else [])
+        steps=_steps(part, own_steps, [gpu.in_steps for gpu in gpus] if len(timed) else [], flops)
         if _asks(tables, "steps")
         else (),
-        counters=tuple(each for counter in timeline.counters if (each := _counter(part, counter, there)) is not None),
+        flops=by_operator(part, flops),
+        transfers=transfers_of(part),
+        sequences=kernel_sequences(part, links) if tables is None or "kernel_sequences" in tables else (),
+        counters=tuple(each for counter in counters if (each := _counter(part, counter, there)) is not None),
         facts=timeline.facts,
         metrics=_own_metrics(timeline, part, tracks, own) if own and _asks(tables, "metrics") else (),
         exchange=exchange_of(part) if _asks(tables, "messages") else None,
@@ -144,6 +161,7 @@ def analyze_timeline(
         io=file_calls(part) if _asks(tables, "io") else None,
         tree=tree,
         extent=part.worked,
+        dependencies=_dependencies(part, links, tables),
     )
     found = _with_outside(_named(found, there))
     return judge_trace(found, rules) if judged else found
@@ -155,6 +173,21 @@ def _asks(tables: Collection[str] | None, *names: str) -> bool:
     if tables is None or any(name in tables for name in names):
         return True
     return "verdicts" in tables and names != _OF_TREE
+
+
+def _steps(part: TracePiece, rows: Ints, covered: Sequence[Ints], flops: FlopsByCall) -> tuple[Step, ...]:
+    """Describe the steps (``rows``), each with the floating-point operations of its rank."""
+    made = by_step(part, flops, rows)
+    return tuple(
+        step._replace(flops=n, mfu=mfu) for step, (n, mfu) in zip(steps(part, rows, covered), made, strict=True)
+    )
+
+
+def _dependencies(part: TracePiece, links: Links, tables: Collection[str] | None) -> tuple[Dependencies, ...]:
+    """Make the graph for the critical path, where the table is asked for, or all are of a file that is not too large."""
+    small = tables is None and len(part.timeline.intervals) <= MOST_FOR_PATH
+    asked = small or (tables is not None and "critical_path" in tables)
+    return (dependencies_of(part, links),) if asked and part.gpus and not part.like_hta else ()
 
 
 def analyze_timelines(
@@ -385,7 +418,12 @@ def combined(
         apart = booted_apart(((found.clock, found.sources), (part.clock, part.sources)))
         later = part = _without_lengths(_moved(part, found.clock))  # none is kept while the next is read
         if apart or found.clock.unix_ns is None or part.clock.unix_ns is None:
-            later = part = replace(part, gpus=tuple(_with_own_clock(gpu, len(found.sources)) for gpu in part.gpus))
+            number = len(found.sources)
+            later = part = replace(
+                part, gpus=tuple(_with_own_clock(gpu, number) for gpu in part.gpus),
+                dependencies=tuple(each._replace(clock=number) for each in part.dependencies),
+                transfers=tuple(each._replace(clock=number) for each in part.transfers),
+            )  # fmt: skip
         found = replace(
             found,
             clock=Clock() if apart else found.clock,
@@ -408,6 +446,10 @@ def combined(
             collectives=all_collectives(found.collectives, later.collectives),
             io=all_calls(found.io, later.io),
             extent=_both_extents(found.extent, later.extent),
+            dependencies=_both_graphs(found, later),
+            flops=both_flops(found.flops, later.flops),
+            transfers=found.transfers + later.transfers,
+            sequences=both_sequences(found.sequences, later.sequences),
         )  # fmt: skip
     found = replace(
         found,
@@ -417,6 +459,15 @@ def combined(
     )
     found = _with_outside(_named(found, [*known, *found.places]))
     return found if rules is None else judge_trace(found, rules)
+
+
+def _both_graphs(a: TraceAnalysis, b: TraceAnalysis) -> tuple[Dependencies, ...]:
+    """Put together the graphs for the critical path of two parts; none where one has none though it has GPUs, or where both
+    are too large together."""
+    if any(part.gpus and not part.dependencies for part in (a, b)):
+        return ()
+    graphs = a.dependencies + b.dependencies
+    return graphs if sum(len(each.time) for each in graphs) <= MOST_NODES else ()
 
 
 def _with_own_clock(gpu: GpuUse, number: int) -> GpuUse:
@@ -470,6 +521,8 @@ def _moved(part: TraceAnalysis, clock: Clock) -> TraceAnalysis:
         part,
         window=(part.window[0] + by, part.window[1] + by),
         extent=part.extent and (part.extent[0] + by, part.extent[1] + by),
+        dependencies=tuple(each.moved(by) for each in part.dependencies),
+        transfers=tuple(each._replace(start=each.start + by, end=each.end + by) for each in part.transfers),
         gpus=tuple(
             gpu._replace(
                 begin_ns=gpu.begin_ns + by,
@@ -628,6 +681,8 @@ def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
         ),
         "steps": len(own_steps) > 1,
         "pageable": part.timeline.pageable is not None,
+        "shapes": any(shape.operator in SHAPED for shape in part.timeline.shapes),
+        "multiplications": len(part.named(SHAPED.__contains__, Kind.CPU_OP)),
         "torch": any(source.tool == "torch.profiler" for source in part.timeline.sources)
         or any(_OF_TORCH.search(name) for name in part.timeline.names),
         "captures": len(part.named(_CAPTURES.search, Kind.RUNTIME, Kind.DRIVER)),

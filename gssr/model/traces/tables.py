@@ -1,5 +1,6 @@
 """The tables of an analysis of traces, column by column: what JSON, CSV, exports and pandas have of it."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from gssr.model.traces import call_tree
 from gssr.model.traces.lengths import statistics
+from gssr.model.traces.pipelines import stages, transfer_waits
 from gssr.model.traces.trace_results import TYPES, TraceAnalysis
 from gssr.store.format.schema import Column
 from gssr.traces.timeline import Track
@@ -295,6 +297,26 @@ TABLES: dict[str, TraceTable] = {
     "ranges": _of_lengths("ranges", (_NAME, _DOMAIN, _STYLE), own=(_GPU_NS,)),
     "operators": _of_lengths("operators", (_NAME,), own=(_GPU_NS,)),
     "os": _of_lengths("os", (_NAME,)),
+    "kernel_sequences": _rows(
+        "kernels that an outermost operator launched in the same order at least twice",
+        (Column("operator", "TEXT NOT NULL", "the operator"), Column("n_kernels", "INTEGER NOT NULL", "how many kernels"),
+         _COUNT._replace(meaning="how often"), *_ns(("gpu_ns", "the time of the kernels, of all times together")),
+         Column("kernels", "TEXT NOT NULL", "their names in order, a JSON list")),
+        lambda trace: [(each.operator, len(each.kernels), each.n, each.gpu_ns, json.dumps(each.kernels))
+                       for each in trace.sequences]),
+    "stages": _rows(
+        "one GPU as a stage of a pipeline",
+        (Column("pipeline", "INTEGER NOT NULL", "its number"), Column("stage", "INTEGER NOT NULL", "from 0"),
+         Column("n_stages", "INTEGER NOT NULL", "how many it has"), Column("rank", "INTEGER NOT NULL", "the rank"), PLACE,
+         *_ns(("bubble_ns", "the job's time in which the GPU was idle or did nothing but send and receive")),
+         Column("share", "REAL NOT NULL", "of the job's time, 0-1"),
+         Column("micro_batches", "INTEGER", "sends of the first stage to the second in a step; NULL unknown"),
+         Column("ideal", "REAL", "(p - 1) / (m + p - 1) with p stages and m micro-batches; NULL unknown")), stages),
+    "transfer_waits": _rows(
+        "how long one rank waited for another in sends and receives between both",
+        (Column("rank", "INTEGER NOT NULL", "who waited"), Column("other", "INTEGER NOT NULL", "for whom"),
+         _COUNT._replace(meaning="transfers between both"), *_ns(("wait_ns", "until the other's kernel started"))),
+        transfer_waits),
     "idle": _rows(
         "one cause of idle time",
         (Column("cause", "TEXT NOT NULL", "host, launch, dependency, copy, unknown or outside"),
@@ -309,6 +331,16 @@ TABLES: dict[str, TraceTable] = {
          Column("range", "TEXT", "the innermost operator or range"),
          Column("python", "TEXT", "the innermost Python function"),
          *_ns(("host_ns", "the part of it before the work that came next was launched")), PLACE), "gaps"),
+    "critical_path": _rows(
+        "what one name has of the critical path",
+        (Column("kind", "TEXT NOT NULL", "compute, communication or copy; host: what was innermost on a thread; launch: "
+                "between a launch and the start of its work; gap: between work on a GPU"),
+         _NAME._replace(meaning="the name in the file; empty: nothing was traced on the thread"),
+         _COUNT._replace(meaning="how many pieces of the path"), _TOTAL._replace(meaning="its time on the path"),
+         Column("share", "REAL NOT NULL", "of the path, 0-1"),
+         Column("win_ns", "INTEGER", "how much earlier the path would end if this took no time and every delay stayed as "
+                "it was; NULL where that was not worked out")),
+        lambda trace: [part for path in [trace.critical_path()] if path for part in path.parts]),
     "launches": _rows(
         "all launches together",
         (_COUNT, Column("delay_mean_ns", "REAL", "from the call's end to the work's begin, the mean"),
@@ -319,7 +351,21 @@ TABLES: dict[str, TraceTable] = {
     "steps": _like(
         "one step of the program on one rank",
         (_NAME, RANK, *_ns(("start_ns", "when it began"), ("length_ns", "how long it took"),
-                           ("busy_ns", "how long its GPU was busy meanwhile; the mean of several"))), "steps"),
+                           ("busy_ns", "how long its GPU was busy meanwhile; the mean of several")),
+         Column("flops", "REAL", "floating-point operations of its matrix products; NULL where unknown"),
+         Column("mfu", "REAL", "their share of what the rank's GPUs make meanwhile with dense BF16 at most; NULL unknown")),
+        "steps"),
+    "flops": _like(
+        "the calls of one operator that multiplies matrices, with inputs of one type",
+        (Column("operator", "TEXT NOT NULL", "its name"),
+         Column("dtype", "TEXT NOT NULL", "its inputs' type; empty: unknown"),
+         Column("n", "INTEGER NOT NULL", "calls that launched work on a GPU"),
+         Column("flops", "REAL", "their floating-point operations by their shapes; NULL where these do not tell"),
+         *_ns(("gpu_ns", "how long what they launched took")),
+         Column("flops_per_s", "REAL", "one by the other"),
+         Column("model", "TEXT", "the GPUs' model; NULL where it or its peaks are not known"),
+         Column("peak", "REAL", "the most that one makes per second with dense BF16"),
+         Column("mfu", "REAL", "flops_per_s by that")), "flops"),
     "counters": _like(
         "one series of values",
         (_NAME, Column("unit", "TEXT NOT NULL", "its unit"), RANK, GPU, Column("n", "INTEGER NOT NULL", "values"),

@@ -6,11 +6,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Flags, Floats, Ints
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import Abstention, Verdict
 from gssr.model.traces.breakdown import breakdown_of
 from gssr.model.traces.call_tree import CallTree
+from gssr.model.traces.critical_path import MOST_WINS, CriticalPath, critical_path
+from gssr.model.traces.dependency_graph import Dependencies
 from gssr.model.traces.gpu_book import GpuBook
 from gssr.model.traces.io import FileCalls
 from gssr.model.traces.lengths import Lengths, LengthStatistics
@@ -167,13 +169,60 @@ class Launches(NamedTuple):
 
 class Step(NamedTuple):
     """One step of the program on one rank; ``busy_ns``: how long its GPU was busy meanwhile (the mean of several),
-    None where no GPU is shown."""
+    None where no GPU is shown; ``flops``, ``mfu``: as gssr.model.traces.flops.by_step has them."""
 
     name: str
     rank: int | None
     start_ns: int
     length_ns: int
     busy_ns: int | None
+    flops: float | None = None
+    mfu: float | None = None
+
+
+class OperatorFlops(NamedTuple):
+    """The ``n`` calls of one operator with inputs of one type, on GPUs of one ``model`` (None: not known, or several).
+    ``flops``: floating-point operations of all together, None where their shapes do not tell; ``gpu_ns``: how long what they
+    launched took; ``peak``: what a GPU of the model makes per second at most with dense BF16 inputs."""
+
+    operator: str
+    dtype: str
+    n: int
+    flops: float | None
+    gpu_ns: int
+    model: str | None
+    peak: float | None
+
+    @property
+    def flops_per_s(self) -> float | None:
+        """Floating-point operations per second of GPU time; None where unknown."""
+        return self.flops * 1e9 / self.gpu_ns if self.flops is not None and self.gpu_ns else None
+
+    @property
+    def mfu(self) -> float | None:
+        """The share of the peak that this is, None where unknown."""
+        return self.flops_per_s / self.peak if self.flops_per_s is not None and self.peak else None
+
+
+class KernelSequence(NamedTuple):
+    """``kernels`` that the outermost ``operator`` launched in this order ``n`` times; ``gpu_ns``: of all times together."""
+
+    operator: str
+    kernels: tuple[str, ...]
+    n: int
+    gpu_ns: int
+
+
+class Transfers(NamedTuple):
+    """Kernels of one GPU that send to another rank or receive from it [n], as columns, ascending by start (ns). ``peer``:
+    the other rank; ``clock``: those with equal numbers have times that can be compared."""
+
+    track: Track
+    start: Ints
+    end: Ints
+    peer: Ints
+    is_send: Flags
+    clock: int = 0
 
 
 class CounterSummary(NamedTuple):
@@ -228,11 +277,12 @@ class CallTotals(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class TraceAnalysis:
     """All that is found out. ``holds``: which of "kernels", "copies", "calls", "launches", "ranges", "communication",
-    "steps", "pageable" the trace has, "torch" of a program in PyTorch, "captures" of one that captures CUDA graphs, and
-    "tree" where it has calls and no kernels; ``tree``: the calls. ``calls``:
-    totals of those calls that rules look at. ``whole``: no window was asked for. ``idle``: count and ns by cause.
-    ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the kernels of each GPU. ``metrics``: those
-    of one's own. ``places``: what each GPU is called. Empty is what was not asked for (gssr.model.traces.analyze_trace)."""
+    "steps", "pageable", "multiplications" (operators that multiply matrices), "shapes" (of these) the trace has, "torch" of
+    a program in PyTorch, "captures" of one that captures CUDA graphs, and "tree" where it has calls and no kernels;
+    ``tree``: the calls. ``calls``: totals of those calls that rules look at. ``whole``: no window was asked for. ``idle``:
+    count and ns by cause. ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the kernels of each
+    GPU. ``metrics``: those of one's own. ``places``: what each GPU is called. Empty is what was not asked for
+    (gssr.model.traces.analyze_trace)."""
 
     sources: tuple[TraceSource, ...]
     clock: Clock
@@ -263,6 +313,20 @@ class TraceAnalysis:
     tree: CallTree | None = None
     extent: tuple[int, int] | None = None
     """From the first start to the last end of the work of any GPU, cut to the window; None without GPUs."""
+
+    dependencies: tuple[Dependencies, ...] = ()
+    """What had to come before what, a graph for each file; empty where the critical path was not asked for."""
+    flops: tuple[OperatorFlops, ...] = ()
+    """Floating-point operations by operator; empty where no shapes were recorded."""
+    transfers: tuple[Transfers, ...] = ()
+    """Kernels that send or receive, GPU by GPU; empty where the trace does not tell to or from whom."""
+    sequences: tuple[KernelSequence, ...] = ()
+    """Kernels that operators launched in the same order more than once."""
+
+    def critical_path(self, wins: int = MOST_WINS) -> CriticalPath | None:
+        """Find the critical path, and what shortening the first ``wins`` names on it would win. None where the graphs were
+        not asked for, there are too many moments in them, or their times can't be compared. Computed at each call."""
+        return critical_path(self.dependencies, wins) if self.dependencies else None
 
     @property
     def span_ns(self) -> int:

@@ -1,0 +1,60 @@
+"""Kernels that operators launch again and again in the same order: what could be fused, or captured as a graph."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from gssr.arrays import Ints
+from gssr.model.traces.launches import Links
+from gssr.model.traces.nesting import nesting
+from gssr.model.traces.part import TracePiece
+from gssr.model.traces.trace_results import KernelSequence
+from gssr.traces.timeline import Kind
+
+_LEAST, _MOST = 2, 200
+"""A sequence has so many kernels: of one there is no order, and more than that are a whole pass of a model."""
+_WORK = (Kind.KERNEL, Kind.GRAPH)
+
+
+def kernel_sequences(part: TracePiece, links: Links) -> tuple[KernelSequence, ...]:
+    """Find the sequences of kernels that outermost operators launched at least twice, by operator, the most GPU time
+    first."""
+    own, names = part.timeline.intervals, part.timeline.names
+    rows = part.rows(Kind.CPU_OP)
+    linked = np.flatnonzero((links.call >= 0) & np.isin(own.kind[links.rows], _WORK))
+    if not len(rows) or not len(linked):
+        return ()
+    depth, _ = nesting(part.start[rows], part.length[rows], own.track[rows])
+    rows = rows[depth == 0]
+    zero, bits = part.window[0], (part.window[1] - part.window[0] + 1).bit_length()
+
+    def key(track: Ints, time: Ints) -> Ints:
+        return (track << bits) + (time - zero)
+
+    call = links.call[linked]
+    launched = key(own.track[call].astype(np.int64), part.start[call])
+    order = np.argsort(launched, kind="stable")
+    kernels, launched = links.rows[linked[order]], launched[order]
+    first, last = (np.searchsorted(launched, key(own.track[rows].astype(np.int64), time)) for time in part.times(rows))
+    name, ns = own.name[kernels], np.concatenate([[0], np.cumsum(part.length[kernels])])
+    some = np.flatnonzero((last - first >= _LEAST) & (last - first <= _MOST))
+    found: dict[tuple[int, bytes], list[int]] = {}
+    for row, low, high in zip(own.name[rows[some]].tolist(), first[some].tolist(), last[some].tolist(), strict=True):
+        sums = found.setdefault((row, name[low:high].tobytes()), [0, 0])
+        sums[0] += 1
+        sums[1] += int(ns[high] - ns[low])
+    return both_sequences(
+        KernelSequence(names[at], tuple(names[one] for one in np.frombuffer(told, name.dtype).tolist()), n, gpu_ns)
+        for (at, told), (n, gpu_ns) in found.items()
+        if n > 1
+    )
+
+
+def both_sequences(*parts: Iterable[KernelSequence]) -> tuple[KernelSequence, ...]:
+    """Add up the sequences of several files, the most GPU time first."""
+    found: dict[tuple[str, tuple[str, ...]], tuple[int, int]] = {}
+    for each in (one for part in parts for one in part):
+        n, gpu_ns = found.get(each[:2], (0, 0))
+        found[each[:2]] = n + each.n, gpu_ns + each.gpu_ns
+    every = [KernelSequence(*key, *sums) for key, sums in found.items()]
+    return tuple(sorted(every, key=lambda each: (-each.gpu_ns, each.operator, each.kernels)))
