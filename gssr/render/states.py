@@ -19,14 +19,7 @@ class State(NamedTuple):
 def of_breakdown(ascii_only: bool) -> list[State]:
     """List the states of a recording, one for each category of GPU time in the order of CATEGORIES. With
     ``ascii_only`` their marks are ASCII."""
-    return [
-        State(
-            each.label if each.name == "unmeasured" else each.short,
-            LOOKS[each.name].role,
-            LOOKS[each.name].marked(ascii_only),
-        )
-        for each in CATEGORIES
-    ]
+    return [State(each.short, LOOKS[each.name].role, LOOKS[each.name].marked(ascii_only)) for each in CATEGORIES]
 
 
 _OF_TRACE: tuple[Role, ...] = (

@@ -162,3 +162,22 @@ def test_a_list_does_not_keep_the_order_of_another() -> None:
     assert order(orders, [0.801, 0.8, 0.6]) == [2, 1, 0]
     assert order(SteadyOrders(), [0.799, 0.8, 0.6]) == [2, 0, 1]
     assert order(orders, [0.799, 0.8, 0.6]) == [2, 1, 0]
+
+
+def test_the_cursor_begins_in_sight_and_stays_so_when_the_window_shrinks() -> None:
+    """On the one GPU that is not like the rest, far below what fits."""
+    levels = np.full(60, 0.8)
+    levels[55] = 0.05
+    app = live_screen(Watch(Fixed(frames.frame_of(np.tile(levels[:, None], 6)))), view=View(screen="gpus"))
+
+    def is_in_sight(table: GpuTable) -> bool:
+        row = table.at * table.tall - table.scroll_offset.y
+        return table.item == 55 and 0 <= row < table.size.height - 1
+
+    async def steps(pilot: Pilot[int]) -> None:
+        table = app.query_one(GpuTable)
+        await until(pilot, lambda: len(table.order) == 60 and is_in_sight(table))
+        await pilot.resize_terminal(100, 18)
+        await until(pilot, lambda: table.size.height < 20 and is_in_sight(table))
+
+    work(app, steps)

@@ -56,7 +56,7 @@ CATEGORIES: tuple[TimeCategory, ...] = (
     TimeCategory("startup", "start-up", "before the first work", "before the first work", False),
     TimeCategory("end", "end", "after the last work", "after the last work", False),
     TimeCategory("unused", "unused", "GPUs that did nothing", "time of GPUs that did nothing", True),
-    TimeCategory("unmeasured", "-", "not measured", "not measured", False),
+    TimeCategory("unmeasured", "not measured", "not measured", "not measured", False),
 )  # fmt: skip
 """In the order in which bars are drawn: work first, then what is lost, then what lies outside the job's work."""
 

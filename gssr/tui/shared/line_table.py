@@ -133,17 +133,21 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
 
     def set_order(self, order: Ints, item: int) -> None:
         """Show these items from now on and post Pointed. The cursor stays on ``item`` if it is among them, else on its
-        line, held within those there are."""
+        line, held within those there are. It is scrolled into sight where it comes to another item."""
+        before = self.item
         self.order, self._headings = order, None
         found = np.flatnonzero(order == item)
         self.at = int(found[0]) if len(found) else min(self.at, max(len(order) - 1, 0))
         self.virtual_size = Size(self.size.width, len(order) * self.tall + HEAD)
         self.post_message(Pointed(self, self.item))
         self.draw_changes()
+        if self.item != before:
+            self.call_after_refresh(self._scroll_to_cursor)
 
     def on_resize(self) -> None:
-        """Fit the columns to the new width."""
+        """Fit the columns to the new width, and keep the cursor in sight."""
         self.sort_items()
+        self._scroll_to_cursor()
 
     def point_at(self, at: int) -> None:
         """Put the cursor on line ``at``, held within those there are, scroll it into sight and post Pointed; do
@@ -151,12 +155,15 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] 
         if not len(self.order):
             return
         self.at = min(max(at, 0), len(self.order) - 1)
+        self._scroll_to_cursor()
+        self.post_message(Pointed(self, self.item))
+        self.draw_changes()
+
+    def _scroll_to_cursor(self) -> None:
         row, room, top = self.at * self.tall, max(self.size.height - HEAD, 1), self.scroll_offset.y
         wanted = min(max(top, row - room + self.tall), row)
         if wanted != top:
             self.scroll_to(y=wanted, animate=False)
-        self.post_message(Pointed(self, self.item))
-        self.draw_changes()
 
     def point_at_item(self, item: int) -> None:
         """Put the cursor on an item, if it is shown."""
