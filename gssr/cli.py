@@ -167,8 +167,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="gssr",
         description="How well a job saturates its GPUs, when and where it does not, and why.",
-        epilog="gssr FILE is gssr tui on a terminal, else gssr analyze. gssr COMMAND --help says more. --debug before "
-        "COMMAND shows where an error came from.",
+        epilog="gssr FILE opens the screen on a terminal, else prints the page. gssr COMMAND --help says more. --debug "
+        "before COMMAND shows where an error came from.",
         formatter_class=formatter,
     )
     parser.add_argument("--version", action="version", version=f"gssr {__version__}")

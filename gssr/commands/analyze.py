@@ -57,7 +57,7 @@ _FOR_TRACES = (
             "metavar": "NAME=...",
             "action": "append",
             "default": [],
-            "help": "of a trace: a metric of one's own: 'wait=share(/^MPI_Wait/)', count(), bytes(), or one by another; "
+            "help": "of a trace: define a metric: 'wait=share(/^MPI_Wait/)', count(), bytes(), or one divided by another; "
             "may be given again",
         },
     ),
@@ -98,7 +98,10 @@ OPTIONS = (
     ),
     Option(
         ("--report",),
-        {"metavar": "FILE", "help": "write a report into this file: FILE.html, whole in itself, or FILE.pdf"},
+        {
+            "metavar": "FILE",
+            "help": "write a report into this file: FILE.html, a single file with all that it needs, or FILE.pdf",
+        },
     ),
     Option(
         ("--for",),

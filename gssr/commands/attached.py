@@ -25,14 +25,14 @@ ATTACH = (
         ("--attach",),
         {
             "metavar": "TRACE", "nargs": "+", "action": "extend", "default": [],
-            "help": "lay these traces over the run, for this look only; those attached to it are there anyway",
+            "help": "lay these traces over the run, in this call only; those attached to it are there anyway",
         },
     ),
     Option(
         ("--offset",),
         {
             "metavar": "S", "type": float,
-            "help": "with --attach: s to add to the times of these; of one without unix times, s from the run's begin",
+            "help": "with --attach: s to add to their times; to those without unix times, s from the start of the run",
         },
     ),
 )  # fmt: skip

@@ -77,7 +77,7 @@ OPTIONS = (
             "metavar": "NAME=...",
             "action": "append",
             "default": [],
-            "help": "of traces: a metric of one's own, as gssr analyze takes it; may be given again",
+            "help": "of traces: define a metric, as gssr analyze takes it; may be given again",
         },
     ),
     Option(

@@ -44,7 +44,7 @@ OPTIONS = (
         {
             "choices": ("raw", "10s", "none"),
             "default": "raw",
-            "help": "of samples older than some minutes keep all, means over 10 s, or nothing but statistics (default: raw)",
+            "help": "what to keep of samples that are minutes old: all, means over 10 s, or only statistics (default: raw)",
         },
     ),
     Option(
@@ -72,14 +72,14 @@ OPTIONS = (
             "metavar": "SECONDS",
             "type": float,
             "default": 30.0,
-            "help": "how long the live screen stays after the end of the run, or the last key since (default: 30)",
+            "help": "how long the live screen stays after the end of the run, or after the last key press (default: 30)",
         },
     ),
     Option(
         ("--status-every",),
         {
             "metavar": "TIME",
-            "help": "print how the run does in one line, from rank 0 only, such as every 30s, 10m or 2h",
+            "help": "print how the run is doing in one line, from rank 0 only, such as every 30s, 10m or 2h",
         },
     ),
     Option(
@@ -107,7 +107,7 @@ OPTIONS = (
     ),
     Option(
         ("--digest",),
-        {"action": "store_true", "help": "keep in the recording what each rank's traces say, found out on its node"},
+        {"action": "store_true", "help": "keep in the recording what each rank's traces say, summed up on its node"},
     ),
     Option(
         ("--redact",),

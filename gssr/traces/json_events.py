@@ -151,8 +151,9 @@ def _by_json(text: bytes) -> list[Any]:
         if isinstance(event.ts, bool) or isinstance(event.dur, bool) or not (args is None or isinstance(args, dict)):
             raise ValueError
         event.args = None if args is None else _Object(args, ARGS)
-        for name, key in SHAPES.items() if args else ():
-            setattr(event.args, name, json.dumps((args or {}).get(key)).encode())
+        for name, key in SHAPES.items() if args is not None else ():
+            value = args.get(key)
+            setattr(event.args, name, None if value is None else json.dumps(value).encode())
         events.append(event)
     return events
 

@@ -154,9 +154,13 @@ def test_clocks(tmp_path: Path) -> None:
 
 
 def test_without_msgspec_the_same_is_read_and_one_note_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fast = read(tmp_path, FORMS["pretty"])
+    no_arguments = text(
+        [span("aten::mm", 1, 2) | {"args": own} for own in ({}, None, {"Input Dims": [[2, 3], [3, 4]]})]
+    )
+    fast, odd = read(tmp_path, FORMS["pretty"]), read(tmp_path, no_arguments)
     monkeypatch.setitem(sys.modules, "msgspec", None)
     monkeypatch.setitem(sys.modules, "isal", None)
+    assert rows(read(tmp_path, no_arguments)) == rows(odd)
     slow = read(tmp_path, gzip.compress(FORMS["pretty"].encode()))
     (note,) = slow.sources[0].notes
     assert "pip install msgspec isal" in note and rows(slow) == rows(fast) and slow.facts == fast.facts
