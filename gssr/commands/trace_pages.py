@@ -30,6 +30,7 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace, workers: "
 
     ``workers``: who reads them.
     """
+    from gssr.model.traces.analyze_trace import PATH_IF_SMALL
     from gssr.model.traces.each_run import each_readable
     from gssr.model.traces.tables import ALIASES, NSYS, TABLES
     from gssr.model.traces.trace_rules import TABLE
@@ -47,7 +48,7 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace, workers: "
         gpus = None if options.gpus is None else [word.strip() for word in options.gpus.split(",") if word.strip()]
         wanted = TraceSelection(options.start, options.end, options.steps, gpus, options.like_hta, options.metric)
         report = NSYS.get(ALIASES.get(options.csv, options.csv))
-        page = ["verdicts"] if options.csv is None or options.png is not None else []
+        page = ["verdicts", PATH_IF_SMALL] if options.csv is None or options.png is not None else []
         only = None if options.json else [*page, *filter(None, [options.csv if report is None else report.table])]
         runs = opened(names, options.max_size, options.ranks, (_known(wanted.start), _known(wanted.end)))
         for flag, value in (("--csv", options.csv), ("--report", options.report)):

@@ -407,7 +407,7 @@ def _idle(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
 
 
 _KINDS_ON_PATH = {
-    "compute": ("compute",),
+    "computation": ("compute",),
     "communication": ("communication",),
     "copies": ("copy",),
     "threads": ("host",),
@@ -426,13 +426,11 @@ def _critical_path(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) ->
     split = ", ".join(f"{name} {percent(share)}" for name, share in sorted(shares, key=lambda each: -each[1]) if share)
     rows = section("What would have to be shorter?", options.width, marks, "the critical path")
     rows += wrap(f"{took(path.length_ns)}, each moment of it waited for the one before: {split}", options.width)
-    known = [
-        f"{_fit_name(part.name)} {took(part.total_ns)} ({took(part.win_ns)})"
-        for part in path.parts
-        if part.win_ns is not None
-    ]
+    known = [(part, part.win_ns) for part in path.parts if part.win_ns is not None]
+    names = distinct_names([clean(part.name) for part, _ in known], _LONGEST_NAME, marks.ellipsis)
     if known:
-        text = f"most of it, and in brackets how much earlier it would end without: {'; '.join(known)}"
+        each = [f"{name} {took(part.total_ns)} ({took(ns)})" for name, (part, ns) in zip(names, known, strict=True)]
+        text = f"most of it, and in brackets how much earlier it would end without: {'; '.join(each)}"
         rows += wrap(text, options.width)
     ranks = sorted(path.by_rank.items(), key=lambda each: -each[1])[:4]
     where = ", ".join(f"{percent(ns / path.length_ns)} on rank {NONE if rank is None else rank}" for rank, ns in ranks)

@@ -73,6 +73,8 @@ FEWER_BINS, MANY_GPUS = 60, 1000
 """Columns of the course of each of more than MANY_GPUS, where BINS would take 20 KB a GPU."""
 MOST_STEP_TIMES = 1 << 23
 """Steps times GPUs: of more it is not worked out how busy the GPUs were in each step, which would take a minute."""
+PATH_IF_SMALL = "critical_path of a small file"
+"""What a page asks for among the tables."""
 MOST_FOR_PATH = 250_000
 """Intervals of a file beyond which its critical path is looked for only where that is asked for: of a million it takes 3 s,
 as long as all the rest of a page."""
@@ -184,8 +186,9 @@ def _steps(part: TracePiece, rows: Ints, covered: Sequence[Ints], flops: FlopsBy
 
 
 def _dependencies(part: TracePiece, links: Links, tables: Collection[str] | None) -> tuple[Dependencies, ...]:
-    """Make the graph for the critical path, where the table is asked for, or all are of a file that is not too large."""
-    small = tables is None and len(part.timeline.intervals) <= MOST_FOR_PATH
+    """Make the graph for the critical path, where the table is asked for, or all or PATH_IF_SMALL of a file that is
+    small."""
+    small = len(part.timeline.intervals) <= MOST_FOR_PATH and (tables is None or PATH_IF_SMALL in tables)
     asked = small or (tables is not None and "critical_path" in tables)
     return (dependencies_of(part, links),) if asked and part.gpus and not part.like_hta else ()
 

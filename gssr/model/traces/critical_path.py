@@ -154,15 +154,14 @@ def _ordered(time: Ints, kind: NDArray[np.int8], before: Ints, file: Ints, place
 
 
 def _collectives(files: Sequence[Dependencies], edges: Ints) -> list[tuple[Ints, Ints]]:
-    """Find the kernels that are one operation: the n-th of a name, if there are as many on each GPU and they ran at one
-    time. Returns for each name the nodes of their starts and ends [GPUs, operations]."""
+    """Find the kernels that are one operation: the n-th of a name, or from a rank to another, if there are as many on each
+    GPU and they ran at one time. Returns for each the nodes of their starts and ends [GPUs, operations]."""
     by_name: dict[str, list[tuple[Ints, Ints]]] = {}
     for file, edge in zip(files, edges.tolist(), strict=False):
         n = int((file.kind == START).sum())
-        names = file.name[file.collectives + n]
-        for name in np.unique(names).tolist():
-            for gpu in np.unique(file.gpu[names == name]).tolist():
-                starts = file.collectives[(names == name) & (file.gpu == gpu)] + edge
+        for name in np.unique(file.operation).tolist():
+            for gpu in np.unique(file.gpu[file.operation == name]).tolist():
+                starts = file.shared[(file.operation == name) & (file.gpu == gpu)] + edge
                 by_name.setdefault(file.names[name], []).append((starts, starts + n))
     found = []
     for every in by_name.values():

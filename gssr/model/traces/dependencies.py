@@ -27,7 +27,7 @@ from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.segments import union
 from gssr.model.traces.waits import BLOCKING
 from gssr.traces.event_columns import Numbers
-from gssr.traces.timeline import BUSY, NO_LINK, Category, Kind
+from gssr.traces.timeline import BUSY, NO_LINK, RECEIVE, SEND, Category, Kind
 
 _WAIT_EVENT = re.compile(r"^(?:cuda|cu|hip)StreamWaitEvent")
 _COPIES = (Kind.MEMCPY, Kind.MEMSET)
@@ -85,9 +85,12 @@ def dependencies_of(part: TracePiece, links: Links) -> Dependencies:
     if of_two is not None:
         is_collective &= ~of_two[rows]
     collectives = np.flatnonzero(is_collective)
+    transfers, told = _transfers(part, rows)
     slices = _slices(part, np.unique(points.track))
     texts = Numbers()
     codes = np.array([texts[_RUNNING.sub("", without_running_numbers(name))] for name in part.timeline.names] or [0])
+    operation = np.concatenate([codes[own.name[rows[collectives]]], [texts[each] for each in told]]).astype(np.int64)
+    shared = np.concatenate([collectives, transfers])
     name = np.where(slices.name >= 0, codes[slices.name], -1).astype(np.int32)
     return Dependencies(
         np.concatenate([points.time, start, end]),
@@ -98,10 +101,25 @@ def dependencies_of(part: TracePiece, links: Links) -> Dependencies:
         np.concatenate([points.track, track, track]),
         part.timeline.tracks,
         slices._replace(name=name),
-        n_points + collectives,
-        part.gpu_of[track[collectives]],
+        n_points + shared,
+        operation,
+        part.gpu_of[track[shared]],
         tuple(texts),
     )
+
+
+def _transfers(part: TracePiece, rows: Ints) -> tuple[Ints, list[str]]:
+    """Find the kernels that send to or receive from a rank that the trace tells. Returns their places in the work
+    (``rows``), and for each a text that is the same at both ends."""
+    own, shapes = part.timeline.intervals, part.timeline.shapes
+    places, told = list[int](), list[str]()
+    for at in np.flatnonzero((own.size[rows] < -1) & (own.kind[rows] == Kind.KERNEL)).tolist():
+        shape, rank = shapes[-2 - own.size[rows[at]]], part.timeline.tracks[own.track[rows[at]]].rank
+        if shape.operator in (SEND, RECEIVE) and rank is not None:
+            source, target = (rank, shape.dims) if shape.operator == SEND else (shape.dims, rank)
+            places.append(at)
+            told.append(f"from rank {source} to rank {target}")
+    return np.array(places, np.int64), told
 
 
 def _points(part: TracePiece, rows: Ints, call: Ints) -> _Points:

@@ -46,10 +46,10 @@ class Dependencies(NamedTuple):
 
     ``time``: when the node was reached; ``kind``: HOST, START, END; ``before`` [3, n]: nodes that it follows, -1 for none;
     ``name``: of an END the work's, else -1; ``category``: of an END the work's; ``track``: of the thread or stream, in
-    ``tracks``. ``slices``: what threads did. ``collectives`` [m]: the START nodes of kernels in which all ranks
-    communicate, by start, and ``gpu`` [m]: the number of the GPU of each. ``names`` hold what ``name`` counts, without
-    running numbers of steps. ``clock``: files with equal numbers have times that can be compared.
-    """
+    ``tracks``. ``slices``: what threads did. ``shared`` [m]: the START nodes of kernels in which ranks communicate, by
+    start; the n-th with the same text in ``operation`` [m] on each GPU are one operation; ``gpu`` [m]: the number of the
+    GPU of each. ``names`` hold what ``name`` and ``operation`` count, without running numbers of steps. ``clock``: files
+    with equal numbers have times that can be compared."""
 
     time: Ints
     kind: NDArray[np.int8]
@@ -59,7 +59,8 @@ class Dependencies(NamedTuple):
     track: Ints
     tracks: tuple[Track, ...]
     slices: Slices
-    collectives: Ints
+    shared: Ints
+    operation: Ints
     gpu: Ints
     names: tuple[str, ...]
     clock: int = 0

@@ -7,6 +7,7 @@ out.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import product
 from math import prod
@@ -71,6 +72,9 @@ def by_step(part: TracePiece, calls: FlopsByCall, steps: Ints) -> list[tuple[flo
     recorded, or a call's is unknown."""
     tracks, of = part.timeline.tracks, part.timeline.intervals.track
     _, peak = _model(part)
+    if not part.timeline.shapes:
+        return [(None, None)] * len(steps)
+    n_gpus = Counter((gpu.source, gpu.rank) for gpu in part.gpus)
     start, length = part.start[steps], part.length[steps]
     number = np.array([hash((track.source, track.rank)) for track in tracks], np.int64)
     found: list[tuple[float | None, float | None]] = []
@@ -79,8 +83,7 @@ def by_step(part: TracePiece, calls: FlopsByCall, steps: Ints) -> list[tuple[flo
         inside = slice(int(low), int(high))
         mine = number[of[calls.rows[inside]]] == number[of[row]]
         flops = float(calls.flops[inside][mine].sum()) if mine.any() else np.nan
-        n_gpus = sum((gpu.source, gpu.rank) == (tracks[of[row]].source, tracks[of[row]].rank) for gpu in part.gpus)
-        could = (peak or np.nan) * n_gpus * ns / 1e9
+        could = (peak or np.nan) * n_gpus[tracks[of[row]].source, tracks[of[row]].rank] * ns / 1e9
         found.append((_known(flops), _known(flops / could if could else np.nan)))
     return found
 

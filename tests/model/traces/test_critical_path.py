@@ -2,12 +2,15 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from timelines import CPU, Events, gpu
 
+from gssr.cli import main
 from gssr.model.traces.analyze_trace import analyze_timeline, analyze_timelines
 from gssr.model.traces.critical_path import CriticalPath
 from gssr.model.traces.dependencies import dependencies_of
@@ -18,6 +21,7 @@ from gssr.render.roles import text_of
 from gssr.report.page import PageOptions
 from gssr.report.trace import json_pieces, trace_page
 from gssr.traces.timeline import BUSY, Kind, Timeline, Track
+from tests.traces.chrome import kernel, span, text
 
 BACKWARD = Track("cpu_thread", "autograd", 0, "n1", 100, 101)
 Said = dict[tuple[str, str], tuple[int, int | None]]
@@ -135,6 +139,22 @@ def test_the_table_is_made_where_it_is_asked_for() -> None:
     assert next(iter(rows)) == ("compute", "gemm", 1, 100, 100 / 110, 100)
     found = json.loads("".join(json_pieces(analyze_timeline(timeline))))
     assert found["critical_path"][0]["win_ns"] == 100
+
+
+def test_the_page_of_a_small_file_tells_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "trace.json")
+    events = [span("cudaLaunchKernel", 0, 5, "cuda_runtime", correlation=1), kernel("gemm", 10, 100, correlation=1)]
+    Path(path).write_text(text(events))
+    assert main(["analyze", path]) == 0
+    page = " ".join(capsys.readouterr().out.split())
+    assert "gemm 100 µs (100 µs)" in page and "computation 90.9 %, delays before work on a GPU 9.1 %" in page
+    monkeypatch.setattr("gssr.model.traces.analyze_trace.MOST_FOR_PATH", 1)
+    assert main(["analyze", path]) == 0
+    assert "critical path" not in capsys.readouterr().out
+    assert main(["analyze", "--csv", "critical_path", path]) == 0
+    assert "compute,gemm,1,100000," in capsys.readouterr().out
 
 
 work = st.tuples(

@@ -99,6 +99,18 @@ def test_who_waits_for_whom_is_told_by_both_ends(tmp_path: Path) -> None:
     assert not len(flops_by_call(part, NONE_LINKED).rows)  # no operators
 
 
+def test_the_critical_path_goes_from_the_receiver_to_the_sender(tmp_path: Path) -> None:
+    first = [kernel("gemm", 0, 400), kernel("ncclDevKernel_SendRecv", 400, 10, **{"Dst Rank": 1})]
+    second = [kernel("ncclDevKernel_SendRecv", 100, 310, **{"Src Rank": 0}), kernel("softmax", 410, 100)]
+    path = analyze_timelines(run(tmp_path, [first, second])).critical_path()
+    assert path is not None and path.by_rank == {0: 400_000, 1: 110_000}
+    assert {part.name: (part.total_ns, part.win_ns) for part in path.parts} == {
+        "gemm": (400_000, 300_000),  # then the receiver would be the last to start
+        "softmax": (100_000, 100_000),
+        "ncclDevKernel_SendRecv": (10_000, 10_000),
+    }
+
+
 def test_rings_and_kernels_without_ranks_are_no_pipelines(tmp_path: Path) -> None:
     ring = [[kernel("ncclDevKernel_SendRecv", 10 * at, 9, **{"Dst Rank": (rank + at) % 3}) for at in (1, 2)]
             for rank in range(3)]  # fmt: skip
