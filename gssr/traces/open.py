@@ -9,7 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from gssr.launch import rank_told
-from gssr.recognise import DAMAGED, RANK_IN_NAME, TRACES, environments_in, one_for_each_process, recognise, traces_in
+from gssr.recognise import (
+    DAMAGED,
+    RANK_IN_NAME,
+    TRACES,
+    environments_in,
+    is_in_columns,
+    one_for_each_process,
+    recognise,
+    traces_in,
+)
 from gssr.traces.join import from_zero, join
 from gssr.traces.json_events import MOST_BYTES
 from gssr.traces.kineto import read_kineto
@@ -265,6 +274,8 @@ def _files_of(path: str, problems: list[str]) -> list[tuple[str, Format]]:
         return [(path, cast(Format, found.kind))]
     if (whole := recognise(path)).kind == "otf2":
         return [(path, "otf2")]
+    if is_in_columns(path):
+        return [(path, "nsys")]
     try:
         inside = traces_in(path)
     except OSError as error:
