@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gssr.guarded_sqlite import Guarded
 
 _Kind = TypeVar("_Kind", bound=str)
-TRACES = ("kineto", "chrome", "nsys", "rocpd", "rocprof", "cube", "otf2")
+TRACES = ("kineto", "chrome", "nsys", "rocpd", "rocprof", "proton", "cube", "otf2")
 MEMORY, FLIGHT = "torch-memory", "nccl-flight-recorder"
 DUMPS = (MEMORY, FLIGHT)
 """What PyTorch writes when something is wrong, of which ``gssr analyze`` makes pages of their own: memory snapshots and
@@ -193,6 +193,7 @@ _OF_PICKLE = (
 )
 _RECORDED = rb"(?:entries|pg_config|pg_status|version|nccl_version|nccl_comm_state|comm_lib_version|rank)"
 _JSONS = (
+    (re.compile(rb'\[\s*\{\s*"(?:children"\s*:\s*\[|frame"\s*:\s*\{|metrics"\s*:\s*\{)'), "proton", ""),
     (re.compile(rb"\[\s*\[\s*(?:\]\s*,\s*\[|-?\d)"), MEMORY, ""),
     (
         re.compile(rb'\{\s*"' + _RECORDED + rb'"\s*:(?s:.{0,100000}?)"(?:collective_seq_id|pg_config|pg_status)"\s*:'),

@@ -39,10 +39,12 @@ _ALONE = {
     "rocpd": "databases of rocprofv3",
     "rocprof": "JSON or CSV of rocprofv3",
     "cube": "profiles",
+    "proton": "profiles of Proton",
 }
 """What is not opened together with others."""
 _OF_ALL_RANKS: dict[Format, str] = {
     "cube": "is a profile of all ranks: look at it alone",
+    "proton": "is a profile: look at it alone",
     "otf2": "is a trace of Score-P (OTF2), which holds all ranks of a run: name it alone",
 }
 """What is not opened together with anything, and what is said of it."""
@@ -226,6 +228,10 @@ class TraceSet:
             from gssr.traces.rocprof import read_rocprof
 
             return _noted(read_rocprof(source.path, source.rank, self.most_bytes), source.notes)
+        if source.format == "proton":
+            from gssr.traces.proton import read_proton
+
+            return read_proton(source.path, source.rank, self.most_bytes)
         if source.format == "cube":
             from gssr.traces.cube import read_cube
 

@@ -77,9 +77,7 @@ def test_a_process_that_writes_nothing_is_said(tmp_path: Path, monkeypatch: pyte
     folder = in_columns(SAMPLES / REPORTS[0], tmp_path / "columns", "parquet")
     monkeypatch.setattr("gssr.traces.nsys_export._MEMORY", 30 << 20)
     monkeypatch.setattr("gssr.traces.nsys_export._MEMORY_BY_SIZE", 0)
-    with pytest.raises(
-        TraceError, match=r"pyarrow crashed on it|needs the package"
-    ):
+    with pytest.raises(TraceError, match=r"pyarrow crashed on it|needs the package"):
         read_nsys(str(folder))
 
 

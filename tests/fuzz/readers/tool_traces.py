@@ -18,6 +18,7 @@ from tests.fakes.rocpd.files import write as write_rocpd
 from tests.fakes.rocpd.other_formats import as_csv, as_json
 from tests.fakes.traces.cube import write_solver
 from tests.fakes.traces.nsys_columns import in_columns
+from tests.fakes.traces.proton import profile as proton_profile
 from tests.fuzz.readers import Reader, damage
 from tests.fuzz.readers.hostile import corrupt
 from tests.fuzz.readers.reports import check
@@ -133,7 +134,17 @@ def _columns(folder: Path, rng: random.Random) -> Path:
     return folder / "columns"
 
 
+def _proton(folder: Path, rng: random.Random) -> Path:
+    path = folder / "a.hatchet"
+    text = json.dumps(proton_profile()).encode()
+    at = rng.randrange(len(text))
+    put = rng.choice((b"null", b"[]", b"{}", b"1e400", b"-5", b'"x"', b'{"children": [' * 300, b'"time (ns)": 1e18,'))
+    path.write_bytes(damage(text, rng) if rng.random() < 0.5 else text[:at] + put + text[at + rng.choice((0, 1, 9)) :])
+    return path
+
+
 READERS = (
+    Reader("proton", _reading(_proton)),
     Reader("rocpd", _reading(_database)),
     *((Reader("nsys-columns", _reading(_columns, _lengths)),) if find_spec("pyarrow") else ()),
     Reader("rocprof", _reading(_texts)),
