@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gssr.guarded_sqlite import Guarded
 
 _Kind = TypeVar("_Kind", bound=str)
-TRACES = ("kineto", "chrome", "nsys", "rocpd", "rocprof", "cube", "otf2")
+TRACES = ("kineto", "chrome", "nsys", "rocpd", "rocprof", "proton", "cube", "otf2")
 MEMORY, FLIGHT = "torch-memory", "nccl-flight-recorder"
 DUMPS = (MEMORY, FLIGHT)
 """What PyTorch writes when something is wrong, of which ``gssr analyze`` makes pages of their own: memory snapshots and
@@ -97,10 +97,17 @@ def _unread(what: str) -> str:
     return f"is {what}, which this version can't read"
 
 
+_OF_NSYS = re.compile(r"cupti_activity_kind_|target_info_|enum_nsys_")
+"""How tables of Nsight Systems are called, in lower case."""
+_COLUMNAR = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
+"""How files of Parquet and of Arrow begin."""
 _UNPACK = "is packed with {}: unpack it first"
+_ALONE = "is one table in columns (Parquet or Arrow): of an export of Nsight Systems name the folder"
 _MAGICS = (
     (b"version https://git-lfs", "", "is a pointer of Git LFS, not the file itself: fetch it with git lfs pull"),
     (b"\0\5\x16\7", "", "is what macOS keeps beside a file (its resource fork), not the file itself"),
+    (b"PAR1", "", _ALONE),
+    (b"ARROW1", "", _ALONE),
     (b"PK\3\4", "", _UNPACK.format("zip")),
     (b"\x28\xb5\x2f\xfd", "", _UNPACK.format("zstd")),
     (b"\xfd7zXZ\0", "", _UNPACK.format("xz")),
@@ -186,6 +193,7 @@ _OF_PICKLE = (
 )
 _RECORDED = rb"(?:entries|pg_config|pg_status|version|nccl_version|nccl_comm_state|comm_lib_version|rank)"
 _JSONS = (
+    (re.compile(rb'\[\s*\{\s*"(?:children"\s*:\s*\[|frame"\s*:\s*\{|metrics"\s*:\s*\{)'), "proton", ""),
     (re.compile(rb"\[\s*\[\s*(?:\]\s*,\s*\[|-?\d)"), MEMORY, ""),
     (
         re.compile(rb'\{\s*"' + _RECORDED + rb'"\s*:(?s:.{0,100000}?)"(?:collective_seq_id|pg_config|pg_status)"\s*:'),
@@ -233,6 +241,15 @@ def recognise(path: str) -> RecognisedFile:
         return RecognisedFile("", "is packed with gzip, and damaged")
 
 
+def is_in_columns(path: str) -> bool:
+    """Tell whether a folder is an export of Nsight Systems in columns, with a file of Parquet or Arrow for each table."""
+    if not os.path.isdir(path):
+        return False
+    names = (os.path.splitext(name) for name in itertools.islice(os.listdir(path), _MOST_FILES))
+    files = (stem + end for stem, end in names if end in (".parquet", ".arrow") and _OF_NSYS.match(stem.lower()))
+    return any(_head_of(os.path.join(path, name)).startswith(_COLUMNAR) for name in files)
+
+
 def traces_in(folder: str) -> list[tuple[str, str]]:
     """List the traces in a folder, and damaged databases, as (path, kind). If it has no traces, also the databases of
     rocprofv3 in folders below, which puts them into one folder for each node. May be empty. Raises OSError."""
@@ -241,6 +258,8 @@ def traces_in(folder: str) -> list[tuple[str, str]]:
         (file, recognise(file).kind) for file in itertools.islice(names, 10 * _MOST_FILES) if os.path.isfile(file)
     ]
     below = ((file, recognise(file).kind) for file in _files_below(folder))
+    folders = (os.path.join(folder, name) for name in sorted(os.listdir(folder)))
+    inside += [(each, "nsys") for each in folders if is_in_columns(each)]
     found = one_for_each_process([(file, kind) for file, kind in inside if kind in (*TRACES, DAMAGED)])
     if any(kind in TRACES for _, kind in found):
         return found
@@ -536,7 +555,7 @@ def of_tables(tables: set[str]) -> RecognisedFile:
     """Recognise an SQLite database that GSSR did not make by the names of its tables, in lower case."""
     if any(name.startswith("rocpd_") for name in tables):
         return RecognisedFile("rocpd")
-    if any(name.startswith(("cupti_activity_kind_", "target_info_", "enum_nsys_")) for name in tables):
+    if any(map(_OF_NSYS.match, tables)):
         return RecognisedFile("nsys")
     if {"data", "process_metadata"} <= tables:
         return RecognisedFile("gssr-0.x")
@@ -552,6 +571,8 @@ def _of_folder(path: str) -> RecognisedFile:
     archive = _of_score_p(path, names)
     if archive is not None and not archive.problem:
         return archive
+    if is_in_columns(path):
+        return RecognisedFile("nsys")
     others = [] if archive is None else [archive]
     for name in names:
         file = os.path.join(path, name)

@@ -41,7 +41,7 @@ PACKAGES = (
     Package("pyarrow", "pyarrow>=17,<27", "parquet"),
     Package("sqlite_utils", "sqlite-utils>=3.37,<5"),
     Package("_otf2", "otf2>=3,<4", "scorep"),
-    Package("ncu_report", "ncu-report>=2025.3,<2028", "ncu"),
+    Package("ncu_report", "ncu-report>=2025.3,<2027", "ncu"),
     Package("mcp", "mcp>=2,<3", "mcp"),
     Package("distributed", "distributed>=2025.1,<2027", "dask"),
     Package("mpi4py", "mpi4py>=4.1,<5", "mpi"),
@@ -86,6 +86,17 @@ def _reads(*kinds: str) -> Callable[[argparse.Namespace], bool]:
     return applies
 
 
+def _reads_columns(options: argparse.Namespace) -> bool:
+    """Tell whether one of the folders on the command line is an export of Nsight Systems in columns, or holds one."""
+    from gssr.recognise import is_in_columns, traces_in
+
+    named = next((getattr(options, name) for name in ("files", "inputs", "places") if hasattr(options, name)), ())
+    folders = [name for name in (*named, *getattr(options, "input", ())) if os.path.isdir(name)]
+    return any(
+        is_in_columns(each) or any(map(is_in_columns, (path for path, _ in traces_in(each)))) for each in folders
+    )
+
+
 def _opens_recording(options: argparse.Namespace) -> bool:
     """Tell whether ``gssr merge`` with these options reads a recording: to attach traces, to make a digest, or because the
     file is there already. Merging ranks' files into a new one needs no numpy."""
@@ -119,6 +130,7 @@ USES: dict[str, tuple[Use, ...]] = {
         Use("tui", _SCREEN),
         Use("tui --serve", ("textual_serve", "aiohttp"), lambda options: options.serve is not None),
         Use("tui OTF2", _OTF2, _reads_otf2),
+        Use("tui NSYS-COLUMNS", ("pyarrow",), _reads_columns),
     ),
     "analyze": (
         Use("analyze", ("numpy",)),
@@ -127,10 +139,15 @@ USES: dict[str, tuple[Use, ...]] = {
         Use("analyze --report FILE.pdf", ("matplotlib",), _reports(".pdf")),
         Use("analyze --report FILE.html", ("PIL",), _reports(".html")),
         Use("analyze OTF2", _OTF2, _reads_otf2),
+        Use("analyze NSYS-COLUMNS", ("pyarrow",), _reads_columns),
         Use("analyze NCU-REP", ("ncu_report",), _reads("ncu-report")),
         *_BY_WORKERS["analyze"],
     ),
-    "compare": (Use("compare", ("numpy",)), Use("compare OTF2", _OTF2, _reads_otf2)),
+    "compare": (
+        Use("compare", ("numpy",)),
+        Use("compare OTF2", _OTF2, _reads_otf2),
+        Use("compare NSYS-COLUMNS", ("pyarrow",), _reads_columns),
+    ),
     "fleet": (
         Use("fleet", ("numpy",)),
         Use("fleet --db", ("sqlite_utils",), lambda options: options.db is not None),
@@ -140,6 +157,7 @@ USES: dict[str, tuple[Use, ...]] = {
         Use("export", ("numpy",)),
         Use("export --format parquet", ("pyarrow",), lambda options: options.format == "parquet"),
         Use("export OTF2", _OTF2, _reads_otf2),
+        Use("export NSYS-COLUMNS", ("pyarrow",), _reads_columns),
         *_BY_WORKERS["export"],
     ),
     "import": (Use("import", ("numpy",)),),

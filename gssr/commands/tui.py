@@ -205,7 +205,7 @@ def _open_content(options: argparse.Namespace, names: Sequence[str]) -> _ScreenC
     traces = traces_among(filter(os.path.exists, names[:1]))
     try:
         table = from_environment()
-        profile = traces_among(names[:1], ("cube",))
+        profile = traces_among(names[:1], ("cube", "proton"))
         begin = screen.start(options, View(), bool(traces))
         if profile:
             if options.screen is not None and begin.view.screen != "calls":

@@ -48,7 +48,7 @@ def profile_command(kernel: str) -> str | None:
     if not function.replace("_", "a").replace("$", "a").isalnum() or function != clean(function):
         return None
     named = shlex.quote(function)
-    return f"ncu --set full --kernel-name {named} --launch-count 1 -o {named} PROGRAM"
+    return f"ncu --set full --kernel-name {named} --launch-count 1 -o kernel PROGRAM"
 
 
 def kernels_page(

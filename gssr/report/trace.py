@@ -114,7 +114,7 @@ def closing_line(trace: TraceAnalysis) -> str:
 
 
 def _is_profile(trace: TraceAnalysis) -> bool:
-    return all(source.format == "cube" for source in trace.sources)
+    return all(source.format in ("cube", "proton") for source in trace.sources)
 
 
 def _of_calls(tree: CallTree) -> str:
@@ -122,7 +122,7 @@ def _of_calls(tree: CallTree) -> str:
     functions it has."""
     shares = shares_of(tree)
     known = [f"{name}={share:.3f}" for name, share in shares.items() if name.isidentifier() and share >= 0.0005]
-    return " ".join([*known[:4], f"{tree.noun}s={len(tree.places)}", f"functions={len(set(tree.names))}"])
+    return " ".join([*known[:4], f"{tree.noun.lower()}s={len(tree.places)}", f"functions={len(set(tree.names))}"])
 
 
 def _sum(trace: TraceAnalysis, key: str) -> int:

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.store.pages.leaf_rows import NULL
-from gssr.store.read.database import Database
-from gssr.traces.database import read_database
 from gssr.traces.json_events import JsonEvents
 from gssr.traces.kernel_profile import Dim3, dim3
-from gssr.traces.nsys import REPORT
+from gssr.traces.nsys import read_report
 from gssr.traces.nsys_columns import Key, placed
+from gssr.traces.tables import Tables
 from gssr.traces.timeline import TraceError, TraceSource
 
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -39,7 +38,7 @@ def launch_shapes(sources: Iterable[TraceSource], most_bytes: int | None = None)
     found: Totals = {}
     for source in sources:
         if source.format == "nsys":
-            own = read_database(source.path, REPORT, (_KERNELS, "StringIds"), _of_report)
+            own = read_report(source.path, (_KERNELS, "StringIds"), _of_report)
         elif source.format in ("kineto", "chrome"):
             own = _of_json(source.path, most_bytes)
         else:
@@ -52,7 +51,7 @@ def launch_shapes(sources: Iterable[TraceSource], most_bytes: int | None = None)
     return found
 
 
-def _of_report(database: Database) -> Totals:
+def _of_report(database: Tables) -> Totals:
     there = database.columns.get(_KERNELS, ())
     name = next((each for each in ("demangledName", "shortName") if each in there), "")
     keys: dict[Key, int] = {}

@@ -112,7 +112,7 @@ def send_report() -> None:
                     out.write(json.dumps(_described(ncu_report, action) | {"number": number}) + "\n")
                     number += 1
         except ImportError:
-            failed = "reading it needs the package ncu-report: pip install 'ncu-report>=2025.3,<2028'"
+            failed = "reading it needs the package ncu-report: pip install 'ncu-report>=2025.3,<2027'"
         except _CutOffError:
             failed = f"it is cut off behind {number:,} launches"
         except Exception as error:  # whatever the package raises

@@ -6,20 +6,21 @@ import sqlite3
 from collections import Counter as Counts
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
+from gssr.recognise import is_in_columns
 from gssr.store.pages.leaf_rows import NULL
-from gssr.store.read.database import Database
 from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of
 from gssr.traces.database import read_database
 from gssr.traces.host_waits import host_waits_apart
 from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, ReportInfo
 from gssr.traces.nsys_columns import IntervalColumns, Key, all_alike, placed
+from gssr.traces.nsys_export import read_columns
 from gssr.traces.nsys_files import TABLES as FILE_TABLES
 from gssr.traces.nsys_files import files_of
 from gssr.traces.runs import RunTraits
@@ -37,6 +38,7 @@ from gssr.traces.timeline import (
 )
 
 _Strings = Mapping[int, str]
+_Read = TypeVar("_Read")
 
 
 class _Table(NamedTuple):
@@ -145,21 +147,29 @@ REPORT = Readable(
 
 
 def read_nsys(path: str, rank: int | None = None) -> Timeline:
-    """Read a report of Nsight Systems, an .sqlite export. ``rank``: the rank if it is known better than the report
-    knows it. Times are ns since the session began, and may be negative. Raises TraceError."""
-    return read_database(path, REPORT, _READ, lambda database: _Reading(database, rank).timeline())
+    """Read a report of Nsight Systems, an .sqlite export or a folder in columns. ``rank``: the rank if it is known better
+    than the report knows it. Times are ns since the session began, and may be negative. Raises TraceError."""
+    return read_report(path, _READ, lambda tables: _Reading(tables, rank).timeline())
+
+
+def read_report(path: str, tables: Sequence[str], read: Callable[[Tables], _Read]) -> _Read:
+    """Call ``read`` with these tables of a report, an .sqlite export or a folder in columns, and return what it returns.
+    Raises TraceError."""
+    if is_in_columns(path):
+        return read(read_columns(path, tables))
+    return read_database(path, REPORT, tables, read)
 
 
 def told_by_report(path: str) -> RunTraits:
     """Read what a report says about its run, without its events. Raises TraceError."""
 
-    def read(database: Database) -> RunTraits:
+    def read(database: Tables) -> RunTraits:
         about = ReportInfo(database)
         begin, gpus = about.unix_ns, frozenset(about.gpus)
         end = None if begin is None or about.duration_ns is None else begin + about.duration_ns
         return RunTraits(about.rank()[0], about.host, gpus, begin, end)
 
-    return read_database(path, REPORT, _READ, read)
+    return read_report(path, _READ, read)
 
 
 _DETAILS = (
@@ -172,7 +182,7 @@ def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
     """Read further columns (grid, block, registers) of the interval of this kind that has exactly these start and end
     times, ns since the session began. Returns values by column; empty if there is no such interval. Raises TraceError."""
 
-    def read(database: Database) -> dict[str, int]:
+    def read(database: Tables) -> dict[str, int]:
         for table in (table.name for table in _TABLES if table.kind == kind and table.name in database.columns):
             names = [name for name in _DETAILS if name in database.columns[table]]
             for columns in database.integers(table, ["start", "end", *names]):
@@ -181,7 +191,7 @@ def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
                     return {name: value for name, value in values if value != NULL}
         return {}
 
-    return read_database(path, REPORT, _READ, read)
+    return read_report(path, _READ, read)
 
 
 class _Names(NamedTuple):

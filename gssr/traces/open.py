@@ -9,7 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from gssr.launch import rank_told
-from gssr.recognise import DAMAGED, RANK_IN_NAME, TRACES, environments_in, one_for_each_process, recognise, traces_in
+from gssr.recognise import (
+    DAMAGED,
+    RANK_IN_NAME,
+    TRACES,
+    environments_in,
+    is_in_columns,
+    one_for_each_process,
+    recognise,
+    traces_in,
+)
 from gssr.traces.join import from_zero, join
 from gssr.traces.json_events import MOST_BYTES
 from gssr.traces.kineto import read_kineto
@@ -30,10 +39,12 @@ _ALONE = {
     "rocpd": "databases of rocprofv3",
     "rocprof": "JSON or CSV of rocprofv3",
     "cube": "profiles",
+    "proton": "profiles of Proton",
 }
 """What is not opened together with others."""
 _OF_ALL_RANKS: dict[Format, str] = {
     "cube": "is a profile of all ranks: look at it alone",
+    "proton": "is a profile: look at it alone",
     "otf2": "is a trace of Score-P (OTF2), which holds all ranks of a run: name it alone",
 }
 """What is not opened together with anything, and what is said of it."""
@@ -217,6 +228,10 @@ class TraceSet:
             from gssr.traces.rocprof import read_rocprof
 
             return _noted(read_rocprof(source.path, source.rank, self.most_bytes), source.notes)
+        if source.format == "proton":
+            from gssr.traces.proton import read_proton
+
+            return read_proton(source.path, source.rank, self.most_bytes)
         if source.format == "cube":
             from gssr.traces.cube import read_cube
 
@@ -265,6 +280,8 @@ def _files_of(path: str, problems: list[str]) -> list[tuple[str, Format]]:
         return [(path, cast(Format, found.kind))]
     if (whole := recognise(path)).kind == "otf2":
         return [(path, "otf2")]
+    if is_in_columns(path):
+        return [(path, "nsys")]
     try:
         inside = traces_in(path)
     except OSError as error:

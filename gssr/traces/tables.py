@@ -41,6 +41,9 @@ class Tables(Protocol):
         ...
 
 
+_AT_ONCE = 1 << 17
+
+
 class TablesInMemory:
     """Tables that were made of a file. ``tables``: by name the columns of each, all of one length: arrays of whole numbers,
     of which NULL is no value, or lists of any values. Columns that are read by ``integers`` must be arrays."""
@@ -78,16 +81,17 @@ class TablesInMemory:
         return {key: value for key, value in found if key in wanted and isinstance(value, str)}
 
     def integers(self, table: str, names: Sequence[str], texts: Sequence[str] = ()) -> Iterator[list[Ints]]:
-        """Yield the columns of a table as they are, in one part; NULL for those that it lacks. Of columns in ``texts``
+        """Yield the columns of a table, some thousand rows at a time; NULL for those that it lacks. Of columns in ``texts``
         numbers in ``self.texts``."""
-        own = self._tables.get(table)
-        if own is None:
-            return
-        nothing = np.broadcast_to(np.int64(NULL), self.most_rows(table))
-        yield [
-            self._numbered(own[name]) if name in texts and name in own else np.asarray(own.get(name, nothing))
-            for name in names
-        ]
+        own, n = self._tables.get(table, {}), self.most_rows(table)
+        for begin in range(0, n, _AT_ONCE):
+            rows = slice(begin, min(begin + _AT_ONCE, n))
+            nothing = np.broadcast_to(np.int64(NULL), rows.stop - rows.start)
+            yield [
+                nothing if name not in own else
+                self._numbered(own[name][rows]) if name in texts else np.array(own[name][rows])
+                for name in names
+            ]  # fmt: skip
 
     def _numbered(self, values: Iterable[Any]) -> Ints:
         own = self.texts

@@ -34,17 +34,20 @@ CALLS: dict[str, list[str] | str] = {
     "tui": ["tui", "run.sql"],
     "tui --serve": ["tui", "run.sql", "--serve"],
     "tui OTF2": ["tui", "archive.otf2"],
+    "tui NSYS-COLUMNS": ["tui", "columns"],
     "analyze": ["analyze", "run.sql"],
     "analyze --terminal": ["analyze", "--terminal", "run.sql"],
     "analyze --png": ["analyze", "--png", "new", "run.sql"],
     "analyze --report FILE.pdf": ["analyze", "--report", "new.pdf", "run.sql"],
     "analyze --report FILE.html": ["analyze", "--report", "new.html", "run.sql"],
     "analyze OTF2": ["analyze", "archive.otf2"],
+    "analyze NSYS-COLUMNS": ["analyze", "columns"],
     "analyze NCU-REP": ["analyze", "kernels.ncu-rep"],
     "analyze --dask": ["analyze", "run.sql", "--dask", "tcp://127.0.0.1:1"],
     "analyze --mpi": ["analyze", "run.sql", "--mpi"],
     "compare": ["compare", "run.sql", "run.sql"],
     "compare OTF2": ["compare", "archive.otf2", "archive.otf2"],
+    "compare NSYS-COLUMNS": ["compare", "columns", "columns"],
     "fleet": ["fleet", "--no-index", "."],
     "fleet --db": ["fleet", "--no-index", "--db", "new.db", "."],
     "fleet --dask": ["fleet", "--no-index", ".", "--dask", "tcp://127.0.0.1:1"],
@@ -52,6 +55,7 @@ CALLS: dict[str, list[str] | str] = {
     "export": ["export", "--format", "csv", "-o", "new", "run.sql"],
     "export --format parquet": ["export", "-o", "new", "run.sql"],
     "export OTF2": ["export", "--format", "csv", "-o", "new", "archive.otf2"],
+    "export NSYS-COLUMNS": ["export", "--format", "csv", "-o", "new", "columns"],
     "export --dask": ["export", "--dataset", "new", "run.sql", "--dask", "tcp://127.0.0.1:1"],
     "export --mpi": ["export", "--dataset", "new", "run.sql", "--mpi"],
     "import": ["import", "dmon.txt", "-o", "new.sql"],
@@ -73,7 +77,7 @@ NOT_CALLED = (
     "top",
     "tui --serve",
     "mcp",
-    *(use for use in CALLS if use.endswith(("OTF2", "NCU-REP", "--dask", "--mpi"))),
+    *(use for use in CALLS if use.endswith(("OTF2", "NSYS-COLUMNS", "NCU-REP", "--dask", "--mpi"))),
 )
 FORKS = """
 import json, os, sys, tempfile
@@ -116,12 +120,15 @@ class Said(NamedTuple):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording, a file of another tool, and what begins like an OTF2 archive and a report of Nsight Compute."""
+    """A recording, a file of another tool, and what begins like an OTF2 archive, an export of Nsight
+    Systems in columns and a report of Nsight Compute."""
     folder = tmp_path_factory.mktemp("packages")
     generate(str(folder / "run.sql"), "idle", 1, 0.01, 1.0)
     (folder / "shards.sql.d").mkdir()
     generate(str(folder / "shards.sql.d" / "node.0.run.sql"), "idle", 1, 0.01, 1.0)
     (folder / "archive.otf2").write_bytes(b"\3BOTF2" + bytes(100))
+    (folder / "columns").mkdir()
+    (folder / "columns" / "TARGET_INFO_GPU.parquet").write_bytes(b"PAR1" + bytes(100))
     (folder / "kernels.ncu-rep").write_bytes(b"NVR\0" + bytes(100))
     (folder / "dmon.txt").write_text("# gpu   pwr\n# Idx     W\n    0    60\n    0    61\n")
     return folder

@@ -174,7 +174,7 @@ def test_the_page_joins_a_trace_and_says_which_kernel_to_measure_next(
     assert main(["analyze", *names, "--width", "100"]) == 0
     page = " ".join(capsys.readouterr().out.split())
     assert "has the most time in the trace, 30.0 % of that of all kernels" in page
-    assert "ncu --set full --kernel-name gemm --launch-count 1 -o gemm PROGRAM" in page
+    assert "ncu --set full --kernel-name gemm --launch-count 1 -o kernel PROGRAM" in page
     assert page.endswith("GSSR launches=1 kernels=1 longest_ns=12500")
 
 
@@ -253,6 +253,6 @@ def test_it_is_analyzed_with_traces_alone(tmp_path: Path, capsys: pytest.Capture
 
 def test_a_command_is_for_functions_alone() -> None:
     assert profile_command("void at::native::(anonymous namespace)::scan<float>(int)") == (
-        "ncu --set full --kernel-name scan --launch-count 1 -o scan PROGRAM"
+        "ncu --set full --kernel-name scan --launch-count 1 -o kernel PROGRAM"
     )
     assert profile_command("CUDA graph 5") is None and profile_command("$(rm -r x)") is None

@@ -95,8 +95,9 @@ class CallTree:
 
     @property
     def noun(self) -> str:
-        """The word for a place: ``rank`` or ``thread``."""
-        return "rank" if self.by_rank else "thread"
+        """The word for a place: ``rank`` or ``thread``, or ``GPU`` where none is known closer."""
+        are_gpus = all(place.kind == "gpu_stream" and place.stream is None and not place.tid for place in self.places)
+        return "rank" if self.by_rank else "GPU" if are_gpus and self.places else "thread"
 
     def called(self, place: int) -> str:
         """Return what pages call the place with this index: ``rank 3``, or a thread's name."""

@@ -17,6 +17,8 @@ from tests.fakes.rocpd.files import Process, trained
 from tests.fakes.rocpd.files import write as write_rocpd
 from tests.fakes.rocpd.other_formats import as_csv, as_json
 from tests.fakes.traces.cube import write_solver
+from tests.fakes.traces.nsys_columns import in_columns
+from tests.fakes.traces.proton import profile as proton_profile
 from tests.fuzz.readers import Reader, damage
 from tests.fuzz.readers.hostile import corrupt
 from tests.fuzz.readers.reports import check
@@ -114,8 +116,37 @@ def _lengths(timeline: Timeline) -> None:
     assert not len(timeline.intervals) or timeline.intervals.length.min() >= 0
 
 
+@cache
+def _sound_columns(ending: str) -> dict[str, bytes]:
+    report = Path(__file__).parents[2] / "traces" / "samples" / "pageable-2022.2.sqlite"
+    with TemporaryDirectory(prefix="gssr-seed-") as folder:
+        place = in_columns(report, Path(folder), ending)
+        return {path.name: path.read_bytes() for path in place.iterdir()}
+
+
+def _columns(folder: Path, rng: random.Random) -> Path:
+    """An export in columns, one of whose larger tables is damaged."""
+    files = _sound_columns(rng.choice(("parquet", "arrow")))
+    damaged = rng.choice([name for name in sorted(files) if "CUPTI" in name or "String" in name])
+    (folder / "columns").mkdir()
+    for name, data in files.items():
+        (folder / "columns" / name).write_bytes(damage(data, rng) if name == damaged else data)
+    return folder / "columns"
+
+
+def _proton(folder: Path, rng: random.Random) -> Path:
+    path = folder / "a.hatchet"
+    text = json.dumps(proton_profile()).encode()
+    at = rng.randrange(len(text))
+    put = rng.choice((b"null", b"[]", b"{}", b"1e400", b"-5", b'"x"', b'{"children": [' * 300, b'"time (ns)": 1e18,'))
+    path.write_bytes(damage(text, rng) if rng.random() < 0.5 else text[:at] + put + text[at + rng.choice((0, 1, 9)) :])
+    return path
+
+
 READERS = (
+    Reader("proton", _reading(_proton)),
     Reader("rocpd", _reading(_database)),
+    *((Reader("nsys-columns", _reading(_columns, _lengths)),) if find_spec("pyarrow") else ()),
     Reader("rocprof", _reading(_texts)),
     Reader("cubex", _reading(_profile)),
     *((Reader("otf2", _reading(_archive, _lengths)),) if find_spec("otf2") and find_spec("pytest") else ()),

@@ -1,0 +1,76 @@
+"""Profiles of Proton as call trees: every sum is what a walk through the JSON gives."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gssr.cli import main
+from gssr.recognise import recognise
+from gssr.traces.proton import read_proton
+from gssr.traces.timeline import TraceError
+from tests.fakes.traces.proton import node, profile
+
+
+def _written(folder: Path, told: Any, indent: int | None = 2) -> str:
+    path = folder / "a profile"
+    path.write_text(json.dumps(told, indent=indent))
+    return str(path)
+
+
+def _walked(told: dict[str, Any], depth: int = 0) -> list[tuple[str, int, float, float]]:
+    """Name, depth, and time with and without what is below, of each call path in order."""
+    below = [row for child in told["children"] for row in _walked(child, depth + 1)]
+    own = float(told["metrics"].get("time (ns)", 0))
+    return [(told["frame"]["name"], depth, own + sum(row[3] for row in below), own), *below]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_times_are_those_of_a_walk(indent: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = _written(tmp_path, profile(), indent)
+    assert recognise(path) == ("proton", "")
+    assert main(["analyze", "--csv", "calltree", path]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    found = [(row["name"], int(row["depth"]), float(row["inclusive_ns"]), float(row["exclusive_ns"])) for row in rows]
+    assert found == [(name, depth - 1, whole, own) for name, depth, whole, own in _walked(profile()[0])[1:]]
+
+
+def test_the_page_and_other_metrics_say_it_by_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = _written(tmp_path, profile())
+    assert main(["analyze", path]) == 0
+    page = capsys.readouterr().out
+    assert "2 GPUs, 7 call paths, by Proton" in page and "50 µs on 2 GPUs" in page
+    assert page.splitlines()[-1] == "GSSR cuda=1.000 gpus=2 functions=6"
+    assert main(["analyze", "--csv", "calltree_metrics", path]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    flops = {row["id"]: float(row["inclusive"]) for row in rows if row["metric"] == "flops"}
+    assert flops == {str(at): 1e12 * (at == 5) for at in range(7)}
+
+
+def test_what_belongs_to_no_gpu_is_said(tmp_path: Path) -> None:
+    two = node("both", node("a", ns=1), node("b", ns=2, gpu=1), flops=5.0)
+    (source,) = read_proton(_written(tmp_path, [node("ROOT", two)])).sources
+    assert source.notes == ("1 values of scopes with kernels on several GPUs are left out",)
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ([node("ROOT", node("a"))], "holds no kernel"),
+        ([{"children": [], "frame": {}}], "holds no kernel"),
+        ([node("ROOT", *(node("k", ns=1, gpu=n) for n in range(1100)))], "are more than fit into memory"),
+    ],
+)
+def test_what_holds_no_kernel_is_refused_in_a_sentence(told: Any, why: str, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=why):
+        read_proton(_written(tmp_path, told))
+
+
+def test_a_cut_profile_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(_written(tmp_path, profile()))
+    path.write_text(path.read_text()[:500])
+    assert main(["analyze", str(path)]) == 1
+    assert "is cut off, or no sound JSON" in capsys.readouterr().err
