@@ -30,6 +30,7 @@ _ALONE = {
     "rocpd": "databases of rocprofv3",
     "rocprof": "JSON or CSV of rocprofv3",
     "cube": "profiles",
+    "xspace": "profiles of XLA",
 }
 """What is not opened together with others."""
 _OF_ALL_RANKS: dict[Format, str] = {
@@ -217,6 +218,14 @@ class TraceSet:
             from gssr.traces.rocprof import read_rocprof
 
             return _noted(read_rocprof(source.path, source.rank, self.most_bytes), source.notes)
+        if source.format == "xspace":
+            from gssr.traces.xspace import read_xspace
+
+            return _noted(read_xspace(source.path, source.rank, self.most_bytes), source.notes)
+        if source.format == "perfetto":
+            from gssr.traces.perfetto import read_perfetto
+
+            return _noted(read_perfetto(source.path, source.rank, self.most_bytes), source.notes)
         if source.format == "cube":
             from gssr.traces.cube import read_cube
 
@@ -273,9 +282,23 @@ def _files_of(path: str, problems: list[str]) -> list[tuple[str, Format]]:
     traces = sorted(
         ((file, cast(Format, kind)) for file, kind in inside if kind != DAMAGED), key=lambda each: _by_number(each[0])
     )
+    traces = _without_copies(traces, problems)
     if not traces:
         raise TraceError(problems[0] if problems else f"{path}: {whole.problem or 'holds a recording, not a trace'}")
     return traces if len({kind for _, kind in traces}) < 2 else _of_most(path, traces, problems)
+
+
+def _without_copies(traces: list[tuple[str, Format]], problems: list[str]) -> list[tuple[str, Format]]:
+    """Remove the JSON that JAX writes beside its profiles; sentences on it are appended to ``problems``."""
+    profiles = {file.removesuffix(".xplane.pb"): file for file, kind in traces if kind == "xspace"}
+    kept = []
+    for file, kind in traces:
+        same = profiles.get(file.removesuffix(".trace.json.gz")) if kind == "chrome" else None
+        if same is None:
+            kept.append((file, kind))
+        else:
+            problems.append(f"{file}: is passed over: {os.path.basename(same)} beside it is the same profile")
+    return kept
 
 
 def _of_most(path: str, traces: Sequence[tuple[str, Format]], problems: list[str]) -> list[tuple[str, Format]]:
@@ -326,6 +349,10 @@ def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None
         from gssr.traces.nsys import told_by_report
 
         told = told_by_report(path)
+    elif kind == "xspace" and has_others:
+        from gssr.traces.xspace import told_by_xspace
+
+        told = told_by_xspace(path, most_bytes)
     elif kind == "rocpd":
         if has_others:
             from gssr.traces.rocpd import check_rocpd

@@ -34,17 +34,23 @@ CALLS: dict[str, list[str] | str] = {
     "tui": ["tui", "run.sql"],
     "tui --serve": ["tui", "run.sql", "--serve"],
     "tui OTF2": ["tui", "archive.otf2"],
+    "tui XSpace": ["tui", "profile.xplane.pb"],
+    "tui Perfetto": ["tui", "trace.pftrace"],
     "analyze": ["analyze", "run.sql"],
     "analyze --terminal": ["analyze", "--terminal", "run.sql"],
     "analyze --png": ["analyze", "--png", "new", "run.sql"],
     "analyze --report FILE.pdf": ["analyze", "--report", "new.pdf", "run.sql"],
     "analyze --report FILE.html": ["analyze", "--report", "new.html", "run.sql"],
     "analyze OTF2": ["analyze", "archive.otf2"],
+    "analyze XSpace": ["analyze", "profile.xplane.pb"],
+    "analyze Perfetto": ["analyze", "trace.pftrace"],
     "analyze NCU-REP": ["analyze", "kernels.ncu-rep"],
     "analyze --dask": ["analyze", "run.sql", "--dask", "tcp://127.0.0.1:1"],
     "analyze --mpi": ["analyze", "run.sql", "--mpi"],
     "compare": ["compare", "run.sql", "run.sql"],
     "compare OTF2": ["compare", "archive.otf2", "archive.otf2"],
+    "compare XSpace": ["compare", "profile.xplane.pb", "profile.xplane.pb"],
+    "compare Perfetto": ["compare", "trace.pftrace", "trace.pftrace"],
     "fleet": ["fleet", "--no-index", "."],
     "fleet --db": ["fleet", "--no-index", "--db", "new.db", "."],
     "fleet --dask": ["fleet", "--no-index", ".", "--dask", "tcp://127.0.0.1:1"],
@@ -52,6 +58,8 @@ CALLS: dict[str, list[str] | str] = {
     "export": ["export", "--format", "csv", "-o", "new", "run.sql"],
     "export --format parquet": ["export", "-o", "new", "run.sql"],
     "export OTF2": ["export", "--format", "csv", "-o", "new", "archive.otf2"],
+    "export XSpace": ["export", "--format", "csv", "-o", "new", "profile.xplane.pb"],
+    "export Perfetto": ["export", "--format", "csv", "-o", "new", "trace.pftrace"],
     "export --dask": ["export", "--dataset", "new", "run.sql", "--dask", "tcp://127.0.0.1:1"],
     "export --mpi": ["export", "--dataset", "new", "run.sql", "--mpi"],
     "import": ["import", "dmon.txt", "-o", "new.sql"],
@@ -73,7 +81,7 @@ NOT_CALLED = (
     "top",
     "tui --serve",
     "mcp",
-    *(use for use in CALLS if use.endswith(("OTF2", "NCU-REP", "--dask", "--mpi"))),
+    *(use for use in CALLS if use.endswith(("OTF2", "XSpace", "Perfetto", "NCU-REP", "--dask", "--mpi"))),
 )
 FORKS = """
 import json, os, sys, tempfile
@@ -116,13 +124,15 @@ class Said(NamedTuple):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording, a file of another tool, and what begins like an OTF2 archive and a report of Nsight Compute."""
+    """A recording, a file of another tool, and what begins like traces that need packages."""
     folder = tmp_path_factory.mktemp("packages")
     generate(str(folder / "run.sql"), "idle", 1, 0.01, 1.0)
     (folder / "shards.sql.d").mkdir()
     generate(str(folder / "shards.sql.d" / "node.0.run.sql"), "idle", 1, 0.01, 1.0)
     (folder / "archive.otf2").write_bytes(b"\3BOTF2" + bytes(100))
     (folder / "kernels.ncu-rep").write_bytes(b"NVR\0" + bytes(100))
+    (folder / "profile.xplane.pb").write_bytes(b"\x0a\x0b\x12\x09/host:CPU")
+    (folder / "trace.pftrace").write_bytes(b"\x0a\x02\x50\x01" * 9)
     (folder / "dmon.txt").write_text("# gpu   pwr\n# Idx     W\n    0    60\n    0    61\n")
     return folder
 

@@ -28,7 +28,7 @@ _WORK = (
 """Roles of OpenMP's regions whose own time is the program's: what is left waits, or costs the runtime."""
 _OWN = ("user", "compiler", "instrumented", "libwrap", "wrapper", "sampling", "unknown", "")
 """Paradigms of what the program does itself."""
-_TELL_NONE = ("kineto", "chrome", "nsys", "rocpd", "rocprof")
+_TELL_NONE = ("kineto", "chrome", "nsys", "rocpd", "rocprof", "xspace", "perfetto")
 """Formats that tell no paradigms: there the category of an interval stands for it."""
 _NS = {"sec": 1e9, "s": 1e9, "msec": 1e6, "ms": 1e6, "usec": 1e3, "us": 1e3, "nsec": 1.0, "ns": 1.0}
 _ON_THREADS = tuple(kind for kind in Kind if kind >= Kind.RUNTIME and kind != Kind.MARK)
