@@ -69,6 +69,7 @@ class CallTree:
     metrics: tuple[CallMetric, ...]
     make: Callable[[str], Values]
     _made: dict[str, Values] = field(default_factory=dict)
+    _by_rank: bool | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -91,7 +92,9 @@ class CallTree:
     @property
     def by_rank(self) -> bool:
         """True if the places are of several ranks. Files whose rank is unknown count as one rank."""
-        return len({track.rank for track in self.places}) > 1
+        if self._by_rank is None:
+            object.__setattr__(self, "_by_rank", len({track.rank for track in self.places}) > 1)
+        return bool(self._by_rank)
 
     @property
     def noun(self) -> str:
