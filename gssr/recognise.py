@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar
 
@@ -238,7 +238,9 @@ def traces_in(folder: str) -> list[tuple[str, str]]:
     """List the traces in a folder, and damaged databases, as (path, kind). If it has no traces, also those in folders below
     of rocprofv3, which makes a folder for each node, and of JAX, which makes one for each run. May be empty. Raises
     OSError."""
-    names = (os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith("."))
+    listed = sorted(os.listdir(folder))
+    copies = copies_of_profiles(listed)
+    names = (os.path.join(folder, name) for name in listed if not name.startswith(".") and name not in copies)
     inside = [
         (file, recognise(file).kind) for file in itertools.islice(names, 10 * _MOST_FILES) if os.path.isfile(file)
     ]
@@ -247,6 +249,12 @@ def traces_in(folder: str) -> list[tuple[str, str]]:
     if any(kind in TRACES for _, kind in found):
         return found
     return found + one_for_each_process([(file, kind) for file, kind in below if kind in _BELOW])
+
+
+def copies_of_profiles(names: Iterable[str]) -> set[str]:
+    """Find, among the names in a folder, the JSON that JAX writes beside its profiles, of the same events."""
+    profiles = {name.removesuffix(".xplane.pb") for name in names if name.endswith(".xplane.pb")}
+    return {f"{name}.trace.json.gz" for name in profiles}
 
 
 def rocprof_siblings(path: str) -> list[tuple[str, str]]:

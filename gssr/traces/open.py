@@ -282,23 +282,9 @@ def _files_of(path: str, problems: list[str]) -> list[tuple[str, Format]]:
     traces = sorted(
         ((file, cast(Format, kind)) for file, kind in inside if kind != DAMAGED), key=lambda each: _by_number(each[0])
     )
-    traces = _without_copies(traces, problems)
     if not traces:
         raise TraceError(problems[0] if problems else f"{path}: {whole.problem or 'holds a recording, not a trace'}")
     return traces if len({kind for _, kind in traces}) < 2 else _of_most(path, traces, problems)
-
-
-def _without_copies(traces: list[tuple[str, Format]], problems: list[str]) -> list[tuple[str, Format]]:
-    """Remove the JSON that JAX writes beside its profiles; sentences on it are appended to ``problems``."""
-    profiles = {file.removesuffix(".xplane.pb"): file for file, kind in traces if kind == "xspace"}
-    kept = []
-    for file, kind in traces:
-        same = profiles.get(file.removesuffix(".trace.json.gz")) if kind == "chrome" else None
-        if same is None:
-            kept.append((file, kind))
-        else:
-            problems.append(f"{file}: is passed over: {os.path.basename(same)} beside it is the same profile")
-    return kept
 
 
 def _of_most(path: str, traces: Sequence[tuple[str, Format]], problems: list[str]) -> list[tuple[str, Format]]:

@@ -152,7 +152,7 @@ def test_a_folder_of_jax_holds_runs_and_copies(tmp_path: Path) -> None:
     assert recognise(str(tmp_path)).kind == "xspace"
     assert len(open_runs([str(tmp_path)])) == 2
     run = open_traces([str(folder)])
-    assert len(run.sources) == 1 and "beside it is the same profile" in run.problems[0]
+    assert [Path(source.path).name for source in run.sources] == ["vm.xplane.pb"] and not run.problems
 
 
 def test_a_profile_is_told_by_its_planes(tmp_path: Path) -> None:
