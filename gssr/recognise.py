@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gssr.guarded_sqlite import Guarded
 
 _Kind = TypeVar("_Kind", bound=str)
-TRACES = ("kineto", "chrome", "nsys", "rocpd", "rocprof", "proton", "cube", "otf2")
+TRACES = ("kineto", "chrome", "nsys", "rocpd", "rocprof", "proton", "cube", "otf2", "xspace", "perfetto")
 MEMORY, FLIGHT = "torch-memory", "nccl-flight-recorder"
 DUMPS = (MEMORY, FLIGHT)
 """What PyTorch writes when something is wrong, of which ``gssr analyze`` makes pages of their own: memory snapshots and
@@ -61,6 +61,8 @@ _MOST_FILES = 10_000
 """Of a folder that are looked at."""
 LEAST_LIKENESS_OF_FILES = 0.85
 """Of the names of two files, one of which may be meant by the other: a letter or two in ten. Runs are named alike."""
+_BELOW = ("rocpd", "rocprof", "xspace")
+"""Traces whose tools put them into folders of their own, below the one that the user has named."""
 _MOST_SESSIONS = 100
 """Of a database of rocprofv3 whose environments are looked at: it writes one for each process, tools that merge more."""
 _LONGEST_ENVIRONMENT = 1 << 20
@@ -165,13 +167,12 @@ _ROCPROF_NAME = re.compile(
     r"(.+)_(?:agent_info|counter_collection|(?:kernel|memory_copy|(?:hip|hsa|marker|rccl)(?:_\w+)?)_trace)\.csv(?:\.gz)?"
 )
 """How rocprofv3 calls its CSV files: all of a process begin alike."""
-_OF_PERFETTO = "of rocprofv3 it reads the database that is written by default, JSON and CSV"
 _PLANE = re.compile(
-    rb"\x0a[\x80-\xff]{0,5}[\x01-\x7f](?:\x08[\x80-\xff]{0,9}[\0-\x7f])?\x12[\x01-\x7f](?:/(?:host|device):|Task E)"
+    rb"\x0a[\x80-\xff]{0,5}[\x01-\x7f](?:\x08[\x80-\xff]{0,9}[\0-\x7f])?\x12[\x01-\x7f]"
+    rb"(?:/(?:host|(?:virtual)?device):|Task Env|#Chip|Host CPUs|Syscalls)"
 )
 """How a profile of XLA begins: a plane of so many bytes, its number, and its name. In a trace of Perfetto a packet stands
 there, whose second field holds no text."""
-_OF_XLA = "is a profile of XLA (XSpace), which this version can't read: name the .trace.json.gz that lies beside it"
 _PACKETS = 8
 _RANGE = (
     rb'\{\s*"status"\s*:\s*(?:"error"\s*,|"success"\s*,\s*(?:"(?:isPartial|warnings|infos)"[^{}]{0,4000},\s*)?"data"\s*:\s*'
@@ -251,9 +252,12 @@ def is_in_columns(path: str) -> bool:
 
 
 def traces_in(folder: str) -> list[tuple[str, str]]:
-    """List the traces in a folder, and damaged databases, as (path, kind). If it has no traces, also the databases of
-    rocprofv3 in folders below, which puts them into one folder for each node. May be empty. Raises OSError."""
-    names = (os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith("."))
+    """List the traces in a folder, and damaged databases, as (path, kind). If it has no traces, also those in folders below
+    of rocprofv3, which makes a folder for each node, and of JAX, which makes one for each run. May be empty. Raises
+    OSError."""
+    listed = sorted(os.listdir(folder))
+    copies = copies_of_profiles(listed)
+    names = (os.path.join(folder, name) for name in listed if not name.startswith(".") and name not in copies)
     inside = [
         (file, recognise(file).kind) for file in itertools.islice(names, 10 * _MOST_FILES) if os.path.isfile(file)
     ]
@@ -263,7 +267,13 @@ def traces_in(folder: str) -> list[tuple[str, str]]:
     found = one_for_each_process([(file, kind) for file, kind in inside if kind in (*TRACES, DAMAGED)])
     if any(kind in TRACES for _, kind in found):
         return found
-    return found + one_for_each_process([(file, kind) for file, kind in below if kind in ("rocpd", "rocprof")])
+    return found + one_for_each_process([(file, kind) for file, kind in below if kind in _BELOW])
+
+
+def copies_of_profiles(names: Iterable[str]) -> set[str]:
+    """Find, among the names in a folder, the JSON that JAX writes beside its profiles, of the same events."""
+    profiles = {name.removesuffix(".xplane.pb") for name in names if name.endswith(".xplane.pb")}
+    return {f"{name}.trace.json.gz" for name in profiles}
 
 
 def rocprof_siblings(path: str) -> list[tuple[str, str]]:
@@ -474,9 +484,9 @@ def _of_text(text: bytes) -> RecognisedFile | None:
     if _OTHER_ROCPROF.match(text, begin):
         return RecognisedFile("rocprof-table", _NO_EVENTS)
     if _PLANE.match(text):
-        return RecognisedFile("xplane", _OF_XLA)
+        return RecognisedFile("xspace")
     if _is_protobuf(text):
-        return RecognisedFile("perfetto", f"is a trace of Perfetto, which this version can't read; {_OF_PERFETTO}")
+        return RecognisedFile("perfetto")
     for pattern, kind in _TEXTS:
         if pattern.match(text, begin):
             return RecognisedFile(kind)
@@ -583,7 +593,7 @@ def _of_folder(path: str) -> RecognisedFile:
             others.append(found)
     others.sort(key=lambda found: found.kind not in FOREIGN)
     named = next((found for found in others if found.kind), archive)
-    deeper = (found for found in map(recognise, _files_below(path)) if found.kind in (*FOREIGN, "rocpd", "rocprof"))
+    deeper = (found for found in map(recognise, _files_below(path)) if found.kind in (*FOREIGN, *_BELOW))
     return named or next(deeper, RecognisedFile("", "is a folder without a recording or a trace"))
 
 

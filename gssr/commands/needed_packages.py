@@ -42,6 +42,8 @@ PACKAGES = (
     Package("sqlite_utils", "sqlite-utils>=3.37,<5"),
     Package("_otf2", "otf2>=3,<4", "scorep"),
     Package("ncu_report", "ncu-report>=2025.3,<2027", "ncu"),
+    Package("google.protobuf", "protobuf>=6.31.1,<8", "perfetto"),
+    Package("perfetto", "perfetto>=0.56,<1", "perfetto"),
     Package("mcp", "mcp>=2,<3", "mcp"),
     Package("distributed", "distributed>=2025.1,<2027", "dask"),
     Package("mpi4py", "mpi4py>=4.1,<5", "mpi"),
@@ -106,8 +108,16 @@ def _opens_recording(options: argparse.Namespace) -> bool:
 
 
 _SCREEN = ("numpy", "plotext", "textual", "rich")
-_OTF2 = ("_otf2",)
-_reads_otf2 = _reads("otf2")
+_TRACES = {
+    command: (
+        Use(f"{command} OTF2", ("_otf2",), _reads("otf2")),
+        Use(f"{command} NSYS-COLUMNS", ("pyarrow",), _reads_columns),
+        Use(f"{command} XSpace", ("google.protobuf",), _reads("xspace")),
+        Use(f"{command} Perfetto", ("google.protobuf", "perfetto"), _reads("perfetto")),
+    )
+    for command in ("tui", "analyze", "compare", "export")
+}
+"""Of the commands that read traces."""
 _BY_WORKERS = {
     command: (
         Use(f"{command} --dask", ("distributed",), lambda options: options.dask is not None),
@@ -129,8 +139,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "tui": (
         Use("tui", _SCREEN),
         Use("tui --serve", ("textual_serve", "aiohttp"), lambda options: options.serve is not None),
-        Use("tui OTF2", _OTF2, _reads_otf2),
-        Use("tui NSYS-COLUMNS", ("pyarrow",), _reads_columns),
+        *_TRACES["tui"],
     ),
     "analyze": (
         Use("analyze", ("numpy",)),
@@ -138,16 +147,11 @@ USES: dict[str, tuple[Use, ...]] = {
         Use("analyze --png", ("matplotlib",), _draws_pictures),
         Use("analyze --report FILE.pdf", ("matplotlib",), _reports(".pdf")),
         Use("analyze --report FILE.html", ("PIL",), _reports(".html")),
-        Use("analyze OTF2", _OTF2, _reads_otf2),
-        Use("analyze NSYS-COLUMNS", ("pyarrow",), _reads_columns),
+        *_TRACES["analyze"],
         Use("analyze NCU-REP", ("ncu_report",), _reads("ncu-report")),
         *_BY_WORKERS["analyze"],
     ),
-    "compare": (
-        Use("compare", ("numpy",)),
-        Use("compare OTF2", _OTF2, _reads_otf2),
-        Use("compare NSYS-COLUMNS", ("pyarrow",), _reads_columns),
-    ),
+    "compare": (Use("compare", ("numpy",)), *_TRACES["compare"]),
     "fleet": (
         Use("fleet", ("numpy",)),
         Use("fleet --db", ("sqlite_utils",), lambda options: options.db is not None),
@@ -156,8 +160,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "export": (
         Use("export", ("numpy",)),
         Use("export --format parquet", ("pyarrow",), lambda options: options.format == "parquet"),
-        Use("export OTF2", _OTF2, _reads_otf2),
-        Use("export NSYS-COLUMNS", ("pyarrow",), _reads_columns),
+        *_TRACES["export"],
         *_BY_WORKERS["export"],
     ),
     "import": (Use("import", ("numpy",)),),
@@ -183,10 +186,17 @@ def not_in_one_file(typed: str) -> str:
     return f"{typed} needs the full install of GSSR: gssr.pyz only has {has}"
 
 
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package that it would be in
+        return False
+
+
 def why_not(command: str, options: argparse.Namespace) -> str | None:
     """Say in one sentence which packages a command lacks, and what installs them; None if it has all that it needs."""
     for use in USES[command]:
-        missing = [module for module in use.modules if is_one_file() or find_spec(module) is None]
+        missing = [module for module in use.modules if is_one_file() or not _is_there(module)]
         if missing and use.applies(options):
             typed = f"gssr {use.typed}"
             return not_in_one_file(typed) if is_one_file() else missing_packages(typed, missing)

@@ -44,7 +44,7 @@ MOST = 1000
 _DEEPEST = 3
 _MOST_FILES = 100_000
 _TAIL = 4096
-_FORMATS = ("kineto", "chrome", "nsys", "nsys-rep", "rocpd", "otf2", "cube")
+_FORMATS = ("kineto", "chrome", "nsys", "nsys-rep", "rocpd", "otf2", "cube", "xspace", "perfetto")
 _ARCHIVE = "traces.otf2"
 _NUMBER = re.compile(r"(\d{1,9})\.")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -264,9 +264,11 @@ def _files(folder: str, since: float, deadline: float) -> Iterator[_File]:
     """Yield the files in a folder and below it that were changed at ``since`` (unix s, by the filesystem's clock) or
     later.
 
-    Empty and hidden files and links are left out. Of a Score-P archive only the files that stand for it come.
+    Empty and hidden files, links and copies are left out. Of a Score-P archive only the files that stand for it come.
     ``deadline``: monotonic s, after which nothing more comes.
     """
+    from gssr.recognise import copies_of_profiles
+
     pending = [("", 0)]
     n = 0
     while pending:
@@ -279,10 +281,11 @@ def _files(folder: str, since: float, deadline: float) -> Iterator[_File]:
             with os.scandir(descriptor) as found:
                 entries = [(entry.name, entry) for entry in found if not entry.name.startswith(".")]
                 n += len(entries)
+                copies = copies_of_profiles([name for name, _ in entries])
                 archive = any(name == _ARCHIVE for name, _ in entries)
                 for name, entry in entries:
                     path = os.path.join(above, name)
-                    if archive and not name.endswith((".otf2", ".cubex")):
+                    if name in copies or (archive and not name.endswith((".otf2", ".cubex"))):
                         continue
                     status = entry.stat(follow_symlinks=False)
                     if stat.S_ISDIR(status.st_mode) and depth < _DEEPEST:

@@ -342,6 +342,7 @@ def _kernels(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[
     rows = section("Which kernels?", options.width, marks, "by their time")
     rows += _tops(trace, "kernels", options, marks, "kernel")[1:]
     rows += _tops(trace, "copies", options, marks, "copy")
+    rows += _hlo(trace, options, marks)
     if options.verbosity == "low":
         return rows
     rows += _tops(trace, "api", fewer, marks, "call") + _launches(trace, options.width)
@@ -364,6 +365,30 @@ def next_to_profile(trace: TraceAnalysis) -> tuple[str, float, str] | None:
         if category == "compute" and (command := profile_command(name)) is not None:
             return name, share, command
     return None
+
+
+def _hlo(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw XLA's operations by category and module, an empty row before them; no rows if there are none."""
+    names, found = rows_of("hlo", trace)
+    every = [dict(zip(names, values, strict=True)) for values in found]
+    most = _MOST[options.verbosity]
+    head = (
+        TableColumn("HLO category", least=_LEAST_NAME, most=24), TableColumn("module", least=_LEAST_NAME, most=40, drop=3),
+        TableColumn("%", "right"), TableColumn("total", "right"), TableColumn("count", "right", drop=2),
+        TableColumn("TFLOP/s", "right", drop=1), TableColumn("GB/s", "right", drop=1),
+    )  # fmt: skip
+    lines: list[list[Cell]] = [
+        [clean(row["category"]) or NONE, clean(row["module"]) or NONE, f"{100 * row['share']:.1f}", took(row["total_ns"]),
+         f"{row['count']:,}", *(NONE if row[key] != row[key] else fixed(row[key] / unit, 2)
+                                for key, unit in (("flops_per_s", 1e12), ("moved_bytes_per_s", 1e9)))]
+        for row in every[:most]
+    ]  # fmt: skip
+    if not lines:
+        return []
+    rows = [(), *table(head, lines, options.width, marks)]
+    if len(every) > most:
+        rows += wrap(f"and {count(len(every) - most, 'more row')}: --csv hlo", options.width, role="dim")
+    return rows
 
 
 def _launches(trace: TraceAnalysis, width: int) -> list[Row]:

@@ -21,7 +21,7 @@ symmetric memory."""
 _WORTH_A_LOOK = ("ccl", "shmem", "userbuffers", "dpsk::ep", "deep_ep", "pplx", "reduce", "all_gather", "scatter")
 """One of these is in whatever that pattern finds: telling so takes a tenth of the time."""
 _XLA_COMMUNICATION = re.compile(
-    r"^(?:all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute|send|recv)[-.\d]"
+    r"^(?:all-reduce|all-gather|(?:ragged-)?all-to-all|reduce-scatter|collective-(?:permute|broadcast)|send|recv)(?:[-.\d]|$)"
 )
 _COMMUNICATION_CALL = re.compile(
     r"^(?:c10d|nccl|gloo|mpi|ucc|hccl|xccl|_c10d_functional)::?|^(?:MPI|nccl|ncclGroup)_?[A-Z]"

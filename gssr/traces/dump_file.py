@@ -30,7 +30,7 @@ def load_dump(
     Raises:
         TraceError: it can't be read, is damaged or cut off, no plain data, or far too large.
     """
-    if most_bytes is None and _is_packed(path):
+    if most_bytes is None and is_packed(path):
         most_bytes = max(most_unpacked, os.path.getsize(path))
     chunks = FileChunks(path, most_bytes)
     data = b"".join(chunks)
@@ -49,7 +49,7 @@ def load_dump(
         raise TraceError(f"{path}: is cut off, or no sound JSON") from None
 
 
-def _is_packed(path: str) -> bool:
+def is_packed(path: str) -> bool:
     """Tell whether a file is packed with gzip; False if it can't be read, which is said when it is."""
     try:
         with open(path, "rb") as stream:

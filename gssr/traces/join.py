@@ -17,6 +17,8 @@ from gssr.traces.timeline import (
     Collectives,
     Counter,
     FileUse,
+    HloOp,
+    HloOps,
     Intervals,
     Messages,
     Shape,
@@ -148,8 +150,20 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
         _in_a_row(io) if io else None,
         start_end=_moved_places([one.start_end for one in timelines], timelines, order),
         shapes=tuple(shapes),
+        hlo=_joined_ops(timelines, order),
     )
     return from_zero(joined)
+
+
+def _joined_ops(timelines: Sequence[Timeline], order: NDArray[np.intp]) -> HloOps | None:
+    """Join the operations of XLA, given the sort ``order`` of the concatenated intervals; None if no timeline has any."""
+    ops: list[HloOp] = []
+    parts = []
+    for timeline in timelines:
+        own = timeline.hlo or HloOps(np.full(len(timeline.intervals), -1, np.int32), ())
+        parts.append(np.where(own.op < 0, -1, own.op + len(ops)).astype(np.int32))
+        ops += own.ops
+    return HloOps(np.concatenate(parts)[order], tuple(ops)) if ops else None
 
 
 _Columns = TypeVar("_Columns", Messages, Collectives, FileUse)

@@ -40,6 +40,7 @@ _ALONE = {
     "rocprof": "JSON or CSV of rocprofv3",
     "cube": "profiles",
     "proton": "profiles of Proton",
+    "xspace": "profiles of XLA",
 }
 """What is not opened together with others."""
 _OF_ALL_RANKS: dict[Format, str] = {
@@ -232,6 +233,14 @@ class TraceSet:
             from gssr.traces.proton import read_proton
 
             return read_proton(source.path, source.rank, self.most_bytes)
+        if source.format == "xspace":
+            from gssr.traces.xspace import read_xspace
+
+            return _noted(read_xspace(source.path, source.rank, self.most_bytes), source.notes)
+        if source.format == "perfetto":
+            from gssr.traces.perfetto import read_perfetto
+
+            return _noted(read_perfetto(source.path, source.rank, self.most_bytes), source.notes)
         if source.format == "cube":
             from gssr.traces.cube import read_cube
 
@@ -343,6 +352,10 @@ def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None
         from gssr.traces.nsys import told_by_report
 
         told = told_by_report(path)
+    elif kind == "xspace" and has_others:
+        from gssr.traces.xspace import told_by_xspace
+
+        told = told_by_xspace(path, most_bytes)
     elif kind == "rocpd":
         if has_others:
             from gssr.traces.rocpd import check_rocpd

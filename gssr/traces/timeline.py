@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 
-Format = Literal["kineto", "chrome", "nsys", "rocpd", "rocprof", "proton", "cube", "otf2"]
+Format = Literal["kineto", "chrome", "nsys", "rocpd", "rocprof", "proton", "cube", "otf2", "xspace", "perfetto"]
 TrackKind = Literal["gpu_stream", "cpu_thread", "host_wait", "process", "other"]
 ClockOrigin = Literal["unix", "by comparison", "boot", "unknown"]
 NO_LINK = -1
@@ -247,6 +247,24 @@ class Profile:
     metrics: tuple[Measured, ...]
 
 
+class HloOp(NamedTuple):
+    """An operation of a program that XLA has compiled. ``category``: as XLA has it, such as "loop fusion", "" if unknown;
+    ``flops``, ``bytes``: what one execution computes, and reads and writes, by XLA's count; -1 if unknown."""
+
+    module: str
+    category: str
+    flops: int = -1
+    bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class HloOps:
+    """Which of ``ops`` each interval [n] is an execution of, or was launched by; -1 for none."""
+
+    op: NDArray[np.int32]
+    ops: tuple[HloOp, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """All that one or several trace files of one run hold. Times are ns since ``clock``'s 0. ``pageable``: indices of
@@ -274,3 +292,5 @@ class Timeline:
     nest, "PushPop". None where the format does not tell."""
     shapes: tuple[Shape, ...] = ()
     """What operators and kernels were called with, each once."""
+    hlo: HloOps | None = None
+    """Of profiles of XLA."""

@@ -35,6 +35,8 @@ CALLS: dict[str, list[str] | str] = {
     "tui --serve": ["tui", "run.sql", "--serve"],
     "tui OTF2": ["tui", "archive.otf2"],
     "tui NSYS-COLUMNS": ["tui", "columns"],
+    "tui XSpace": ["tui", "profile.xplane.pb"],
+    "tui Perfetto": ["tui", "trace.pftrace"],
     "analyze": ["analyze", "run.sql"],
     "analyze --terminal": ["analyze", "--terminal", "run.sql"],
     "analyze --png": ["analyze", "--png", "new", "run.sql"],
@@ -42,12 +44,16 @@ CALLS: dict[str, list[str] | str] = {
     "analyze --report FILE.html": ["analyze", "--report", "new.html", "run.sql"],
     "analyze OTF2": ["analyze", "archive.otf2"],
     "analyze NSYS-COLUMNS": ["analyze", "columns"],
+    "analyze XSpace": ["analyze", "profile.xplane.pb"],
+    "analyze Perfetto": ["analyze", "trace.pftrace"],
     "analyze NCU-REP": ["analyze", "kernels.ncu-rep"],
     "analyze --dask": ["analyze", "run.sql", "--dask", "tcp://127.0.0.1:1"],
     "analyze --mpi": ["analyze", "run.sql", "--mpi"],
     "compare": ["compare", "run.sql", "run.sql"],
     "compare OTF2": ["compare", "archive.otf2", "archive.otf2"],
     "compare NSYS-COLUMNS": ["compare", "columns", "columns"],
+    "compare XSpace": ["compare", "profile.xplane.pb", "profile.xplane.pb"],
+    "compare Perfetto": ["compare", "trace.pftrace", "trace.pftrace"],
     "fleet": ["fleet", "--no-index", "."],
     "fleet --db": ["fleet", "--no-index", "--db", "new.db", "."],
     "fleet --dask": ["fleet", "--no-index", ".", "--dask", "tcp://127.0.0.1:1"],
@@ -56,6 +62,8 @@ CALLS: dict[str, list[str] | str] = {
     "export --format parquet": ["export", "-o", "new", "run.sql"],
     "export OTF2": ["export", "--format", "csv", "-o", "new", "archive.otf2"],
     "export NSYS-COLUMNS": ["export", "--format", "csv", "-o", "new", "columns"],
+    "export XSpace": ["export", "--format", "csv", "-o", "new", "profile.xplane.pb"],
+    "export Perfetto": ["export", "--format", "csv", "-o", "new", "trace.pftrace"],
     "export --dask": ["export", "--dataset", "new", "run.sql", "--dask", "tcp://127.0.0.1:1"],
     "export --mpi": ["export", "--dataset", "new", "run.sql", "--mpi"],
     "import": ["import", "dmon.txt", "-o", "new.sql"],
@@ -77,7 +85,11 @@ NOT_CALLED = (
     "top",
     "tui --serve",
     "mcp",
-    *(use for use in CALLS if use.endswith(("OTF2", "NSYS-COLUMNS", "NCU-REP", "--dask", "--mpi"))),
+    *(
+        use
+        for use in CALLS
+        if use.endswith(("OTF2", "NSYS-COLUMNS", "XSpace", "Perfetto", "NCU-REP", "--dask", "--mpi"))
+    ),
 )
 FORKS = """
 import json, os, sys, tempfile
@@ -120,8 +132,7 @@ class Said(NamedTuple):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording, a file of another tool, and what begins like an OTF2 archive, an export of Nsight
-    Systems in columns and a report of Nsight Compute."""
+    """A recording, a file of another tool, and what begins like traces that need packages."""
     folder = tmp_path_factory.mktemp("packages")
     generate(str(folder / "run.sql"), "idle", 1, 0.01, 1.0)
     (folder / "shards.sql.d").mkdir()
@@ -130,6 +141,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "columns").mkdir()
     (folder / "columns" / "TARGET_INFO_GPU.parquet").write_bytes(b"PAR1" + bytes(100))
     (folder / "kernels.ncu-rep").write_bytes(b"NVR\0" + bytes(100))
+    (folder / "profile.xplane.pb").write_bytes(b"\x0a\x0b\x12\x09/host:CPU")
+    (folder / "trace.pftrace").write_bytes(b"\x0a\x02\x50\x01" * 9)
     (folder / "dmon.txt").write_text("# gpu   pwr\n# Idx     W\n    0    60\n    0    61\n")
     return folder
 

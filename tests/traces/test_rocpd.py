@@ -219,23 +219,6 @@ def test_statistics_of_rocprofv3_are_named_for_what_they_are(tmp_path: Path) -> 
     assert found.kind == "rocprof-table" and "of rocprofv3" in found.problem and "_kernel_trace.csv" in found.problem
 
 
-def test_a_profile_of_xla_is_named(tmp_path: Path) -> None:
-    """An XSpace: planes with a number and a name, as TensorBoard's .xplane.pb."""
-
-    def number(value: int) -> bytes:
-        return bytes([value & 127 | 128]) + number(value >> 7) if value > 127 else bytes([value])
-
-    def plane(place: int, name: bytes, rest: int) -> bytes:
-        told = (b"\x08" + number(place) if place else b"") + b"\x12" + number(len(name)) + name
-        body = told + b"\x1a" + number(rest) + b"x" * rest
-        return b"\x0a" + number(len(body)) + body
-
-    for planes in ([plane(1, b"/host:CPU", 300), plane(2, b"/device:GPU:0", 9)], [plane(0, b"/host:metadata", 70_000)]):
-        (tmp_path / "x.xplane.pb").write_bytes(b"".join(planes))
-        found = recognise(str(tmp_path / "x.xplane.pb"))
-        assert found.kind == "xplane" and "XLA" in found.problem and "Perfetto" not in found.problem
-
-
 def test_a_trace_of_perfetto_is_named(tmp_path: Path) -> None:
     packets = b"".join(b"\x0a" + bytes([len(body)]) + body for body in (b"\x40\x01" * 9, b"\x50\x02", b"\x08\x05" * 40))
     (tmp_path / "x").write_bytes(packets)

@@ -14,14 +14,15 @@ EXPORTED = (
     "host_samples", "workload_samples", "gpu_processes", "samples",
 )  # fmt: skip
 TRACE_TABLES = (
-    "ranks", "kernel_types", "kernels", "kernels_by_rank", "api", "copies", "copy_sizes", "ranges", "operators", "os",
-    "idle", "gaps", "launches", "steps", "counters", "metrics", "messages", "collectives", "io", "calltree",
-    "calltree_metrics", "functions", "paradigms_by_rank", "verdicts", "cuda_gpu_kern_sum", "cuda_api_sum",
-    "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum", "nvtx_sum", "osrt_sum",
+    "ranks", "kernel_types", "kernels", "kernels_by_rank", "api", "copies", "copy_sizes", "ranges", "operators",
+    "os", "kernel_sequences", "stages", "transfer_waits", "hlo", "idle", "gaps", "critical_path", "launches",
+    "steps", "flops", "counters", "metrics", "messages", "collectives", "io", "calltree", "calltree_metrics",
+    "functions", "paradigms_by_rank", "verdicts", "cuda_gpu_kern_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum",
+    "cuda_gpu_mem_size_sum", "nvtx_sum", "osrt_sum",
 )  # fmt: skip
 """What gssr.tui, gssr.convert and gssr.model call these: importing them would take longer than one waits for a key."""
 RECORDING = (".sql",)
-LOOKED_AT = (*RECORDING, ".json", ".json.gz", ".sqlite", ".otf2", ".cubex")
+LOOKED_AT = (*RECORDING, ".json", ".json.gz", ".sqlite", ".otf2", ".cubex", ".pb", ".pftrace", ".perfetto-trace")
 
 Completer = Callable[..., Iterable[str]]
 """Called by argcomplete with keywords; ``prefix``: the word so far. What does not begin so is left out by argcomplete. In a

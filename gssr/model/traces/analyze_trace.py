@@ -66,7 +66,18 @@ from gssr.model.verdicts.table import RuleTable
 from gssr.traces.event_columns import SHAPED
 from gssr.traces.join import booted_apart
 from gssr.traces.open import TraceError, TraceSet
-from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, TraceSource, Track
+from gssr.traces.timeline import (
+    BUSY,
+    OPERATIONS,
+    Category,
+    Clock,
+    Counter,
+    HloOps,
+    Kind,
+    Timeline,
+    TraceSource,
+    Track,
+)
 from gssr.workers import HERE, Workers, available_memory
 
 FEWER_BINS, MANY_GPUS = 60, 1000
@@ -770,10 +781,22 @@ def _lengths(
         rows = part.rows(*kinds)
         return lengths_of(own.name[rows], length[rows], named)
 
+    def of_hlo() -> Lengths:
+        """Count the lengths of XLA's operations by category and module, and add up what they computed and moved, and how
+        many there are of which that is known and which the window does not cut."""
+        hlo = part.timeline.hlo or HloOps(np.full(len(own), -1, np.int32), ())
+        rows = np.flatnonzero(hlo.op >= 0)
+        rows = rows if part.chosen is None else rows[part.chosen[rows]]
+        op = hlo.op[rows]
+        flops, moved = (np.array([each[at] for each in hlo.ops] or [0], np.int64)[op] for at in (2, 3))
+        known = (flops >= 0) & (moved >= 0) & (length[rows] == own.length[rows])
+        sums = {"flops": np.maximum(flops, 0), "moved": np.maximum(moved, 0), "n_counted": known.astype(np.int64)}
+        return lengths_of(op, length[rows], lambda codes: [hlo.ops[code][1::-1] for code in codes], sums)
+
     made: dict[str, Callable[[], Lengths]] = {
         "kernels": of_kernels, "copies": of_copies, "copy_sizes": of_sizes,
         "ranges": lambda: marked(Kind.RANGE, of_domains), "operators": lambda: marked(Kind.CPU_OP, of_operators),
-        "api": lambda: called(Kind.RUNTIME, Kind.DRIVER), "os": lambda: called(Kind.OS),
+        "hlo": of_hlo, "api": lambda: called(Kind.RUNTIME, Kind.DRIVER), "os": lambda: called(Kind.OS),
     }  # fmt: skip
     ranks = statistics(by_rank()) if _asks(tables, "kernels_by_rank") else NO_STATISTICS
     return {name: make() for name, make in made.items() if _asks(tables, name)}, ranks

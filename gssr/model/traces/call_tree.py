@@ -28,7 +28,7 @@ _WORK = (
 """Roles of OpenMP's regions whose own time is the program's: what is left waits, or costs the runtime."""
 _OWN = ("user", "compiler", "instrumented", "libwrap", "wrapper", "sampling", "unknown", "")
 """Paradigms of what the program does itself."""
-_TELL_NONE = ("kineto", "chrome", "nsys", "rocpd", "rocprof")
+_TELL_NONE = ("kineto", "chrome", "nsys", "rocpd", "rocprof", "xspace", "perfetto")
 """Formats that tell no paradigms: there the category of an interval stands for it."""
 _NS = {"sec": 1e9, "s": 1e9, "msec": 1e6, "ms": 1e6, "usec": 1e3, "us": 1e3, "nsec": 1.0, "ns": 1.0}
 _ON_THREADS = tuple(kind for kind in Kind if kind >= Kind.RUNTIME and kind != Kind.MARK)
@@ -69,6 +69,7 @@ class CallTree:
     metrics: tuple[CallMetric, ...]
     make: Callable[[str], Values]
     _made: dict[str, Values] = field(default_factory=dict)
+    _by_rank: bool | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -91,7 +92,9 @@ class CallTree:
     @property
     def by_rank(self) -> bool:
         """True if the places are of several ranks. Files whose rank is unknown count as one rank."""
-        return len({track.rank for track in self.places}) > 1
+        if self._by_rank is None:
+            object.__setattr__(self, "_by_rank", len({track.rank for track in self.places}) > 1)
+        return bool(self._by_rank)
 
     @property
     def noun(self) -> str:

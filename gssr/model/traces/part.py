@@ -288,4 +288,5 @@ def only(timeline: Timeline, wanted: Only) -> Timeline:
         None if places is None else np.searchsorted(at, places[kept[places]])
         for places in (timeline.pageable, timeline.start_end)
     )
-    return replace(timeline, intervals=own, pageable=pageable, start_end=start_end, messages=messages)
+    hlo = timeline.hlo and replace(timeline.hlo, op=timeline.hlo.op[at])
+    return replace(timeline, intervals=own, pageable=pageable, start_end=start_end, messages=messages, hlo=hlo)

@@ -40,6 +40,10 @@ _OPERATION = Column(
 )
 _GPU_NS = Column("gpu_ns", "INTEGER NOT NULL", "how long the work took that was launched in them, of all GPUs together")
 _RATE = Column("bytes_per_s", "REAL", "bytes over their time; NULL where that is 0 or a size is unknown")
+_BY_XLA = (
+    Column("flops_per_s", "REAL", "operations on numbers over their time, by XLA's count; NULL where that is unknown"),
+    Column("moved_bytes_per_s", "REAL", "bytes read and written over their time, by XLA's count; NULL likewise"),
+)
 _BYTES = Column("bytes", "INTEGER NOT NULL", "bytes copied or set, together; of unknown size 0")
 
 
@@ -72,13 +76,19 @@ def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tupl
         if "bytes" in found.sums:
             known = (found.total > 0) & (found.sums["n_sized"] == found.count)
             columns["bytes_per_s"] = np.where(known, found.sums["bytes"] * 1e9 / np.maximum(found.total, 1), np.nan)
+        if name == "hlo":
+            known = (found.total > 0) & (found.sums["n_counted"] == found.count)
+            for each, sum_ in (("flops_per_s", "flops"), ("moved_bytes_per_s", "moved")):
+                columns[each] = np.where(known, found.sums[sum_] * 1e9 / np.maximum(found.total, 1), np.nan)
         return {**columns, **found.sums}
 
     keys_first = tuple(key for key in keys if key is not _STYLE)  # columns that were added later stand behind
     about = {"kernels": "one kernel, by name", "kernels_by_rank": "one kernel on one GPU of one rank",
              "copies": "one kind of copy, by time", "copy_sizes": "one kind of copy, by size",
              "api": "one call of CUDA or HIP", "ranges": "one range that the program marked",
-             "operators": "one operator of the framework", "os": "one call of the operating system"}[name]  # fmt: skip
+             "operators": "one operator of the framework",
+             "hlo": "one category of operations in one program that XLA has compiled",
+             "os": "one call of the operating system"}[name]  # fmt: skip
     added = [*([PLACE] if RANK in keys else []), *([_STYLE] if _STYLE in keys else [])]
     return TraceTable(about, (*keys_first, *_numbers(unit, own), *added), values)
 
@@ -317,6 +327,8 @@ TABLES: dict[str, TraceTable] = {
         (Column("rank", "INTEGER NOT NULL", "who waited"), Column("other", "INTEGER NOT NULL", "for whom"),
          _COUNT._replace(meaning="transfers between both"), *_ns(("wait_ns", "until the other's kernel started"))),
         transfer_waits),
+    "hlo": _of_lengths("hlo", (Column("category", "TEXT NOT NULL", "as XLA names it; empty where unknown"),
+                               Column("module", "TEXT NOT NULL", "the compiled program; empty where unknown")), own=_BY_XLA),
     "idle": _rows(
         "one cause of idle time",
         (Column("cause", "TEXT NOT NULL", "host, launch, dependency, copy, unknown or outside"),

@@ -19,13 +19,14 @@ from gssr.traces.timeline import Category
 Values = Mapping[str, Any]
 TITLES: dict[str, str] = {
     "kernels": "Kernels", "ranges": "Ranges", "operators": "Operators", "api": "CUDA, HIP", "copies": "Copies",
-    "os": "System calls", "functions": "Functions", "messages": "Messages", "nodes": "By node",
+    "os": "System calls", "hlo": "HLO", "functions": "Functions", "messages": "Messages", "nodes": "By node",
     "collectives": "Collectives", "io": "Files", "calltree": "Tree",
 }  # fmt: skip
 """The tables in their order, and what their sub-tabs are called."""
 ABOUT: dict[str, str] = {
     "kernels": "kernels by name", "ranges": "ranges that the program marked", "operators": "operators of the framework",
     "api": "calls of CUDA or HIP", "copies": "copies by kind", "os": "calls of the operating system",
+    "hlo": "XLA's operations by category and module",
     "functions": "functions: the function summary", "messages": "messages by rank: the communication matrix",
     "nodes": "messages by node: the communication matrix", "collectives": "collective operations", "io": "files",
     "calltree": "call tree",
@@ -34,7 +35,7 @@ MATRICES = ("messages", "nodes")
 LEVELS: dict[str, LevelName] = {"kernels": "gpus", "copies": "gpus"}
 """Whose time names are that Enter shows; of the other tables the threads'."""
 _NAMES: dict[str, tuple[str, ...]] = {
-    "copies": ("operation",), "collectives": ("kind", "comm"),
+    "copies": ("operation",), "hlo": ("category", "module"), "collectives": ("kind", "comm"),
     "io": ("file", "operation", "call"),
 }  # fmt: skip
 """The columns that a row is called by, where that is not its name."""

@@ -290,7 +290,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("node", "TEXT", "the node it was traced on; NULL where that is not known"),
         Column("rank", "INTEGER", "the rank it is of, as the trace or its name tells; NULL where that is not known"),
         Column("path", "TEXT NOT NULL", "the file, below the folder NAME.traces beside the recording"),
-        Column("format", "TEXT NOT NULL", "kineto, chrome, nsys, nsys-rep, rocpd, otf2 or cube"),
+        Column("format", "TEXT NOT NULL", "kineto, chrome, nsys, nsys-rep, rocpd, otf2, cube, xspace or perfetto"),
         Column("size", "INTEGER NOT NULL", "its bytes, when the row was written"),
         Column("mtime", "REAL NOT NULL", "when it was last changed, as of then, unix s"),
         Column(

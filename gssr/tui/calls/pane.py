@@ -28,6 +28,9 @@ from gssr.tui.trace.cursor import fitted, opened_at
 from gssr.tui.view import View
 
 _TREE = "calltree"
+_NO_TIME = "This has no time of its own."
+_NOT_ON_TIME = {"collectives": _NO_TIME, "hlo": "Time shows kernels, not categories of operations."}
+"""Tables whose rows Time can't show, and why."""
 _TAB = "calls-of-"
 _LEAST_FOR_PLACES = 18
 """Rows of the screen from which the call under the cursor is shown rank by rank."""
@@ -194,7 +197,7 @@ class CallsPane(ScreenPane):
         )  # fmt: skip
 
     def _named_interval(self, row: int) -> str:
-        """Return the name by which the intervals of a table's row are called. Profiles and collectives have no times: "",
+        """Return the name by which the intervals of a table's row are called. Profiles and some tables have no times: "",
         and a notice says so; "" as well without a name."""
         values = self._tables().get(self._table)
         part = None if self._result is None else self._result.part
@@ -202,10 +205,10 @@ class CallsPane(ScreenPane):
             part is None
             or values is None
             or part.trace.profile is not None
-            or self._table in ("collectives", *MATRICES)
+            or self._table in (*_NOT_ON_TIME, *MATRICES)
         ):
             profile = part is not None and part.trace.profile is not None
-            self.notify("A profile tells no times." if profile else "This has no time of its own.")
+            self.notify("A profile tells no times." if profile else _NOT_ON_TIME.get(self._table, _NO_TIME))
             return ""
         return str(values["call" if self._table == "io" else "name"][row] or "") if row >= 0 else ""
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, MB
 from benchmarks.table import Figure
+from tests.fakes.xspace import field
 
 MEMORY, CPU = 500.0, 20.0
 """MB and s that a command may take on a file of up to 20 MB."""
@@ -284,6 +285,91 @@ def many_ranks(path: Path, n: int = 2_500_000) -> None:
     path.write_text(f'{{"pg_config":{{"0":{{"ranks":"[{ranks}]"}}}},"entries":[]}}', encoding="ascii")
 
 
+def _xspace(path: Path, lines: bytes, *others: bytes) -> None:
+    """A profile of XLA with one line, or with what else is given in its plane."""
+    line = field(3, field(2, "Stream #1") + lines)
+    path.write_bytes(field(1, field(1, 2) + field(2, "/device:GPU:0") + line + b"".join(others)))
+
+
+def xspace_events(path: Path) -> None:
+    """As many events as a profile of its size may have."""
+    _xspace(path, field(4, field(1, 1) + field(2, 1) + field(3, 5)) * 2_500_000)
+
+
+def xspace_empty_events(path: Path) -> None:
+    """Ten million events without anything."""
+    _xspace(path, field(4, b"") * 10_000_000)
+
+
+def xspace_stats(path: Path) -> None:
+    """Events of four megabytes, each of two million empty stats."""
+    _xspace(path, field(4, field(4, b"") * 2_000_000) * 4)
+
+
+def xspace_names(path: Path) -> None:
+    """Different names for as many events, and as many operations, as there may be."""
+    names = (
+        field(4, field(1, n) + field(2, field(1, n) + field(2, f"event number {n} of so many"))) for n in range(260_000)
+    )
+    events = (field(4, field(1, n) + field(3, 5) + field(4, field(1, 1) + field(5, f"op{n}"))) for n in range(260_000))
+    _xspace(path, b"".join(events), *names, field(5, field(1, 1) + field(2, field(2, "hlo_op"))))
+
+
+def xspace_lines(path: Path) -> None:
+    """Very many lines of one event, each in a plane of its own."""
+    line = field(3, field(4, field(3, 1)))
+    path.write_bytes(field(1, field(2, "/device:GPU:0") + line) + field(1, field(2, "a") + line) * 900_000)
+
+
+def packed_xspace(path: Path) -> None:
+    """Events that all pack into nothing."""
+    _xspace(path, field(4, b"") * 60_000_000)
+    path.write_bytes(gzip.compress(path.read_bytes(), 1))
+
+
+def _packets(path: Path, packet: bytes, n: int) -> None:
+    path.write_bytes(field(1, packet) * n)
+
+
+def perfetto_packets(path: Path) -> None:
+    """Packets without anything."""
+    _packets(path, b"", 10_000_000)
+
+
+def perfetto_slices(path: Path) -> None:
+    """About as many slices as a trace of its size may have, none of which ends."""
+    _packets(path, field(8, 5) + field(10, 1) + field(11, field(9, 1) + field(11, 3)), 1_500_000)
+
+
+def perfetto_names(path: Path) -> None:
+    """As many names as a trace may tell."""
+    told = (field(1, field(10, 1) + field(12, field(2, field(1, n) + field(2, f"name {n}")))) for n in range(900_000))
+    path.write_bytes(b"".join(told))
+
+
+def perfetto_arguments(path: Path) -> None:
+    """Events of four megabytes of arguments, and one of names."""
+    event = field(1, field(11, field(9, 1) + field(22, "hip_api") + field(4, b"") * 2_000_000))
+    path.write_bytes(field(1, field(10, 1)) * 2 + event * 4 + field(1, field(12, field(2, b"") * 1_000_000)))
+
+
+def perfetto_tracks(path: Path) -> None:
+    """As many tracks and writers as there may be."""
+    made = (field(1, field(10, n % 60_000) + field(11, field(9, 1) + field(11, n + 1))) for n in range(260_000))
+    path.write_bytes(b"".join(made) + b"".join(field(1, field(60, field(1, n + 1))) for n in range(260_000)))
+
+
+def packed_perfetto(path: Path) -> None:
+    """A trace that packs into nothing."""
+    _packets(path, field(10, 1) + field(11, field(9, 1)), 20_000_000)
+    path.write_bytes(gzip.compress(path.read_bytes(), 1))
+
+
+def packed_packets(path: Path) -> None:
+    """Packets within a packet, that pack into nothing."""
+    _packets(path, field(50, zlib.compress(field(1, b"") * 30_000_000)), 100)
+
+
 FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "virtual table": ("a.db", virtual_table),
     "computed column": ("a.db", computed_column),
@@ -312,6 +398,19 @@ FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "process groups": ("nccl_trace_rank_0", many_process_groups),
     "sends": ("nccl_trace_rank_0", many_transfers),
     "ranks of a group": ("nccl_trace_rank_0", many_ranks),
+    "XSpace: events": ("a.xplane.pb", xspace_events),
+    "XSpace: empty events": ("a.xplane.pb", xspace_empty_events),
+    "XSpace: stats": ("a.xplane.pb", xspace_stats),
+    "XSpace: names": ("a.xplane.pb", xspace_names),
+    "XSpace: lines": ("a.xplane.pb", xspace_lines),
+    "XSpace: packed": ("a.xplane.pb.gz", packed_xspace),
+    "Perfetto: packets": ("a.pftrace", perfetto_packets),
+    "Perfetto: slices": ("a.pftrace", perfetto_slices),
+    "Perfetto: names": ("a.pftrace", perfetto_names),
+    "Perfetto: arguments": ("a.pftrace", perfetto_arguments),
+    "Perfetto: tracks": ("a.pftrace", perfetto_tracks),
+    "Perfetto: packed": ("a.pftrace.gz", packed_perfetto),
+    "Perfetto: packed packets": ("a.pftrace", packed_packets),
 }
 """What each file is called, and who makes it."""
 COMMANDS = {

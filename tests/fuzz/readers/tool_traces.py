@@ -1,6 +1,8 @@
 """Hostile traces in files of other tools that are no Chrome traces: databases of rocprofv3 and its JSON and CSV, profiles in
-CUBE4, archives of OTF2. Each is a sound one that was damaged; it is read, or refused in one sentence that names it."""
+CUBE4, archives of OTF2, profiles of XLA, traces of Perfetto. Each is a sound one that was damaged; it is read, or refused in
+one sentence that names it."""
 
+import gzip
 import json
 import random
 import shutil
@@ -9,6 +11,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import numpy as np
 
 from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.traces.open import open_traces
@@ -19,6 +23,7 @@ from tests.fakes.rocpd.other_formats import as_csv, as_json
 from tests.fakes.traces.cube import write_solver
 from tests.fakes.traces.nsys_columns import in_columns
 from tests.fakes.traces.proton import profile as proton_profile
+from tests.fakes.xspace import on_gpus, on_tpus
 from tests.fuzz.readers import Reader, damage
 from tests.fuzz.readers.hostile import corrupt
 from tests.fuzz.readers.reports import check
@@ -143,6 +148,42 @@ def _proton(folder: Path, rng: random.Random) -> Path:
     return path
 
 
+def _in_order(timeline: Timeline) -> None:
+    """Raise AssertionError where intervals or counters do not hold together; damaged times may be any up to 2**62."""
+    _lengths(timeline)
+    own = timeline.intervals
+    assert not len(own) or (own.track.max() < len(timeline.tracks) and own.name.max() < len(timeline.names))
+    assert (np.diff(own.start) >= 0).all() and (timeline.hlo is None or len(timeline.hlo.op) == len(own))
+    assert all((np.diff(counter.time) >= 0).all() for counter in timeline.counters)
+
+
+def _xspace(folder: Path, rng: random.Random) -> Path:
+    path = folder / "a.xplane.pb"
+    sound = rng.choice((on_gpus(), on_tpus()))
+    for _ in range(rng.choice((0, 1, 1, 3))):
+        sound = damage(sound, rng)
+    path.write_bytes(gzip.compress(sound, 1) if rng.random() < 0.1 else sound)
+    return path
+
+
+def _perfetto(folder: Path, rng: random.Random) -> Path:
+    from tests.fakes.perfetto import as_rocprofv3
+
+    path = folder / "a.pftrace"
+    sound = as_rocprofv3()
+    for _ in range(rng.choice((0, 1, 1, 3))):
+        sound = damage(sound, rng)
+    path.write_bytes(gzip.compress(sound, 1) if rng.random() < 0.1 else sound)
+    return path
+
+
+def _there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 READERS = (
     Reader("proton", _reading(_proton)),
     Reader("rocpd", _reading(_database)),
@@ -150,4 +191,6 @@ READERS = (
     Reader("rocprof", _reading(_texts)),
     Reader("cubex", _reading(_profile)),
     *((Reader("otf2", _reading(_archive, _lengths)),) if find_spec("otf2") and find_spec("pytest") else ()),
+    *((Reader("xspace", _reading(_xspace, _in_order)),) if _there("google.protobuf") else ()),
+    *((Reader("perfetto", _reading(_perfetto, _in_order)),) if _there("perfetto") else ()),
 )
