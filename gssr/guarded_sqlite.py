@@ -97,8 +97,8 @@ class Guarded(sqlite3.Connection):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.budget = Budget()
-        self.schema: list[tuple[str, str, str | None]] = []
-        """Type, name and statement of all that the file holds, from the opening until they were checked."""
+        self.schema: list[tuple[str, str, str | None]] | None = None
+        """Type, name and statement of all that the file holds, from ``distrust`` until they were checked."""
         self.known_tables: frozenset[str] = frozenset()
         """Tables that were made by a statement of this version, so that nobody need ask for their columns."""
         super().__init__(*arguments, **(options | {"cached_statements": _STATEMENTS}))

@@ -85,7 +85,8 @@ def check_schema(connection: Guarded, to_write: bool = False, tables: Container[
     """Check that whatever has the name of one of these tables (in lower case) is a plain table, and, with ``to_write``,
     that nothing runs when it is written. Notes which of them are as this version makes them. Raises UnsafeError,
     sqlite3.Error."""
-    schema, connection.schema = connection.schema, []
+    schema, connection.schema = connection.schema, None
+    assert schema is not None
     connection.known_tables = frozenset(
         name for kind, name, statement in schema if kind == "table" and statement in _OWN
     )

@@ -358,7 +358,7 @@ def _what_is_wrong(connection: Guarded) -> str | None:
     """Return a clause on why this is no recording that this version knows; None if it is one."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    tables = {str(name).lower() for _, name, _ in connection.schema}
+    tables = {str(name).lower() for _, name, _ in connection.schema or ()}
     if application != APPLICATION_ID or "runs" not in tables:
         from gssr.recognise import of_tables
 
