@@ -137,4 +137,6 @@ def _strings(texts: Sequence[str]) -> pa.Array:
 
 def _text(value: str) -> pa.Scalar:
     """Give one text to Arrow."""
-    return _strings([value])[0]
+    data = value.encode()
+    ends = np.array([0, len(data)], np.int32)
+    return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(ends), pa.py_buffer(data)])[0]
