@@ -43,6 +43,7 @@ _SCHEMA_OPERATIONS, _SCHEMA_STEPS = 1000, 100
 
 _DEFENSIVE, _ENABLE_TRIGGER = 1010, 1003  # SQLITE_DBCONFIG_…
 
+_READ, _OK = sqlite3.SQLITE_READ, sqlite3.SQLITE_OK
 _CATALOGUE = frozenset({"sqlite_master", "sqlite_schema"})
 _FUNCTIONS = frozenset({"count", "total", "sum", "min", "max", "group_concat"})
 _QUESTIONS = frozenset({"application_id", "user_version", "journal_mode"})
@@ -70,18 +71,22 @@ class Budget:
         self.operations = self.text_bytes = 0
         self.files: Sequence[str] = ()
 
+    def size(self) -> int:
+        """Return how long the files are together."""
+        return sum(map(_size, self.files))
+
     def is_spent(self) -> bool:
         """Count a batch of operations, each time SQLite calls it, and return True if the query has used too many."""
         self.operations += _OPERATIONS_AT_ONCE
         if self.operations <= OPERATIONS:
             return False
-        return self.operations > OPERATIONS + OPERATIONS_PER_BYTE * sum(map(_size, self.files))
+        return self.operations > OPERATIONS + OPERATIONS_PER_BYTE * self.size()
 
     def text(self, data: bytes) -> str:
         """Decode text, replacing what is not UTF-8. Raises sqlite3.DatabaseError if the query has returned more text
         than the file can hold."""
         self.text_bytes += len(data)
-        if self.text_bytes > LONGEST_VALUE and self.text_bytes > _MOST_TEXT * sum(map(_size, self.files)):
+        if self.text_bytes > LONGEST_VALUE and self.text_bytes > _MOST_TEXT * self.size():
             raise sqlite3.DatabaseError("it gives more text than it is long")
         return data.decode("utf-8", "replace")
 
@@ -92,6 +97,10 @@ class Guarded(sqlite3.Connection):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.budget = Budget()
+        self.schema: list[tuple[str, str, str | None]] | None = None
+        """Type, name and statement of all that the file holds, from ``distrust`` until they were checked."""
+        self.known_tables: frozenset[str] = frozenset()
+        """Tables that were made by a statement of this version, so that nobody need ask for their columns."""
         super().__init__(*arguments, **(options | {"cached_statements": _STATEMENTS}))
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
@@ -133,7 +142,6 @@ def open_guarded(database: str, files: Sequence[str], **options: Any) -> Guarded
     connection.text_factory = connection.budget.text
     try:
         distrust(connection)
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
         connection.close()
         raise
@@ -155,8 +163,8 @@ def _size(path: str) -> int:
 
 
 def distrust(connection: Guarded) -> None:
-    """Make a connection take nothing for granted that the file says, and bound the reading of its schema. Call it
-    before the first statement. Raises sqlite3.Error."""
+    """Make a connection take nothing for granted that the file says, and read its schema within bounds. Call it before
+    the first statement. Raises sqlite3.Error."""
     for which, most in _LIMITS.items():
         limit(connection, which, most)
     steps = iter(range(_SCHEMA_STEPS))
@@ -167,6 +175,7 @@ def distrust(connection: Guarded) -> None:
     if configure is not None:
         configure(_DEFENSIVE, True)
         configure(_ENABLE_TRIGGER, False)
+    connection.schema = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
 
 
 def check_table(connection: Guarded, table: str, kind: str, statement: str) -> None:
@@ -192,14 +201,16 @@ def only_reads(tables: Container[str]) -> Authorizer:
     of a view or trigger."""
 
     def authorize(action: int, first: str | None, second: str | None, _: str | None, inside: str | None) -> int:
+        if action == _READ and first in tables and inside is None:
+            return _OK  # nearly always: each column of each statement is asked for
         name = str(first).lower()
         allowed = inside is None and (
             action in _HARMLESS
-            or (action == sqlite3.SQLITE_READ and (name in tables or name in _CATALOGUE))
+            or (action == _READ and (name in tables or name in _CATALOGUE))
             or (action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS)
             or (action == sqlite3.SQLITE_PRAGMA and first in (_QUESTIONS_OF_TABLES if second else _QUESTIONS))
         )
-        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+        return _OK if allowed else sqlite3.SQLITE_DENY
 
     return authorize
 

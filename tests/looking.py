@@ -36,6 +36,7 @@ class Fixed:
     growing = False
     arrived = 0.0
     run_ids: tuple[str, ...] = ()
+    files_opened = 0, 0
 
     def __init__(self, result: Result) -> None:
         self.path, self._result = result.path, result

@@ -16,8 +16,6 @@ _LEAST, _MOST = 1e-4, 1e10
 """From the first to below the second, both Arrow and Python write a float without an exponent; the digits are the same."""
 _EXPONENT = 1e16
 """From here on Python writes a float with an exponent."""
-_FEW = 0.1
-"""A smaller share of a column is written by Python itself."""
 _MOST_INT = 2.0**63
 """From here on whole numbers are no int64."""
 
@@ -40,7 +38,7 @@ def csv_rows(columns: Sequence[Floats | Ints | Sequence[str | None]], whole: Seq
     n_rows = len(columns[0])
     cells[-1] = _join([cells[-1], "\n"], "")
     if isinstance(cells[-1], str):
-        cells[-1] = pa.repeat(cells[-1], n_rows)
+        cells[-1] = pa.repeat(_text(cells[-1]), n_rows)
     together: list[Any] = []
     for cell_texts in cells:  # what all rows have in common is written at once
         if isinstance(cell_texts, str) and together and isinstance(together[-1], str):
@@ -54,7 +52,8 @@ def _join(parts: Sequence[Any], separator: str) -> Any:
     """Join texts row by row; what has none is empty."""
     if all(isinstance(part, str) for part in parts):
         return separator.join(parts)
-    return pc.binary_join_element_wise(*parts, separator, null_handling="replace")
+    texts = [_text(part) if isinstance(part, str) else part for part in (*parts, separator)]
+    return pc.binary_join_element_wise(*texts, null_handling="replace")
 
 
 def _texts(values: Sequence[str | None]) -> Any:
@@ -62,7 +61,7 @@ def _texts(values: Sequence[str | None]) -> Any:
     if values.count(values[0]) == len(values):
         return _quoted(values[0])
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    return pa.array(map(_quoted, numbers), pa.string()).take(pa.array([numbers[value] for value in values]))
+    return _strings([_quoted(value) for value in numbers]).take(_array(np.array([numbers[value] for value in values])))
 
 
 def _quoted(value: str | None) -> str:
@@ -77,7 +76,9 @@ def _whole_numbers(values: Floats | Ints) -> Any:
     if (same := _of_all(values, lambda value: str(int(value)))) is not None:
         return same
     fits = np.abs(values) < _MOST_INT
-    texts = pa.array(np.where(fits, values, 0).astype(np.int64), mask=~fits).cast(pa.string())
+    if fits.all():
+        return _array(values.astype(np.int64)).cast(pa.string())
+    texts = _array(np.where(fits, values, 0).astype(np.int64), fits).cast(pa.string())
     return _filled(texts, np.isfinite(values) & ~fits, values, lambda value: str(int(value)))
 
 
@@ -88,16 +89,15 @@ def _floats(values: Floats | Ints) -> Any:
     if (same := _of_all(values, repr)) is not None:
         return same
     size = np.abs(values)
-    whole = (np.trunc(values) == values) & (size < _EXPONENT)
-    easy = (size >= _LEAST) & (size < _MOST) & ~whole
-    texts = pa.array(values, mask=~easy).cast(pa.string())
-    texts = _filled(texts, np.isfinite(values) & ~(easy | whole), values, repr)
-    if not values[whole].any():  # many metrics are zero most of the time
-        return pc.replace_with_mask(texts, pa.array(whole), pa.scalar("0.0")) if whole.any() else texts
-    if np.count_nonzero(whole) < _FEW * len(values):
-        return _filled(texts, whole, values, repr)
-    points = pa.array(np.where(whole, values, 0).astype(np.int64), mask=~whole).cast(pa.string())
-    return pc.coalesce(texts, pc.binary_join_element_wise(points, ".0", ""))
+    hard = ~((size >= _LEAST) & (size < _MOST) & (np.trunc(values) != values))
+    texts = _array(values).cast(pa.string())
+    if not hard.any():
+        return texts
+    rest = values[hard]
+    whole = (np.trunc(rest) == rest) & (np.abs(rest) < _EXPONENT)
+    points = _array(np.where(whole, rest, 0).astype(np.int64), whole).cast(pa.string())
+    points = pc.binary_join_element_wise(points, _text(".0"), _text(""))
+    return pc.replace_with_mask(texts, _flags(hard), _filled(points, np.isfinite(rest) & ~whole, rest, repr))
 
 
 def _of_all(values: Floats | Ints, write: Callable[[Any], str]) -> str | None:
@@ -111,4 +111,32 @@ def _filled(texts: pa.Array, which: Flags, values: Floats | Ints, write: Callabl
     """Put what ``write`` makes of the values that are chosen by ``which`` in their places."""
     if not which.any():
         return texts
-    return pc.replace_with_mask(texts, pa.array(which), pa.array(map(write, values[which].tolist()), pa.string()))
+    return pc.replace_with_mask(texts, _flags(which), _strings([write(value) for value in values[which].tolist()]))
+
+
+# The first pa.array() or pa.scalar() of a process imports pandas, which takes as long as a hundred thousand rows.
+
+
+def _array(values: Floats | Ints, known: Flags | None = None) -> pa.Array:
+    """Give numbers to Arrow, null where they are not ``known``."""
+    bits = None if known is None else pa.py_buffer(np.packbits(known, bitorder="little"))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, pa.py_buffer(values)])
+
+
+def _flags(values: Flags) -> pa.Array:
+    """Give flags to Arrow."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
+
+
+def _strings(texts: Sequence[str]) -> pa.Array:
+    """Give texts to Arrow."""
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
+
+
+def _text(value: str) -> pa.Scalar:
+    """Give one text to Arrow."""
+    data = value.encode()
+    ends = np.array([0, len(data)], np.int32)
+    return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(ends), pa.py_buffer(data)])[0]

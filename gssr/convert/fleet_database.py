@@ -207,7 +207,6 @@ def _open(path: str) -> _OneTransaction:
     try:
         connection.budget.files = [path]
         distrust(connection)
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         limit(connection, LIMIT_LENGTH, LONGEST_VALUE)
         connection.set_progress_handler(None, 0)  # how much is written depends on the recordings, not on the file
     except BaseException:

@@ -67,6 +67,7 @@ class ParquetSink(Sink):
         """Create the folder if it does not exist. ``overwrite``: replace runs that are there already; ``access``: for
         whom files and folders are made. Raises OSError."""
         output_folder(folder, access)
+        pa.array([])  # imports pandas, which each process that is forked to write runs would do for itself
         self._folder, self._overwrite, self._access = folder, overwrite, access
         self._staged = ""
         self._run_id = ""
@@ -82,7 +83,7 @@ class ParquetSink(Sink):
 
     def write(self, table: ExportTable, node: str | None, columns: Columns) -> None:
         """Add rows to a table of the run."""
-        folder = os.path.join(self._staged, table.name, folder_name(RUN, self._run_id))
+        folder = os.path.join(self._staged, table.name)
         if table.per_node:
             folder = os.path.join(folder, folder_name(NODE, node))
         schema = _schema(table, self._run_id, node)
@@ -110,7 +111,7 @@ class ParquetSink(Sink):
         self._check_that_it_is_new()  # another process may have written the same run meanwhile
         for table in self._tables:
             place = self._place(table)
-            made = os.path.join(self._staged, table.name, folder_name(RUN, self._run_id))
+            made = os.path.join(self._staged, table.name)
             if os.path.isdir(place):
                 shutil.rmtree(place)
             if os.path.isdir(made):

@@ -142,10 +142,10 @@ def fingerprint(path: str) -> Fingerprint:
 def sizes(path: str) -> tuple[int, ...]:
     """Return the bytes of a database, its write-ahead log and its journal, -1 for one that does not exist. Nothing is
     opened."""
-    found = []
+    found, file = [], os.path.realpath(path)
     for suffix in ("", "-wal", "-journal"):
         try:
-            found.append(os.stat(companion_path(path, suffix)).st_size)
+            found.append(os.stat(file + suffix).st_size)
         except FileNotFoundError:
             found.append(-1)
     return tuple(found)

@@ -81,6 +81,8 @@ LEAVING_SECONDS = 0.8
 """For so long leaving waits at most until the terminal has said that it has drawn everything: within a second it is left."""
 
 
+PROGRESS_SECONDS = 0.25
+"""Between two looks at how far the files are opened."""
 FIRST_PICTURE_SECONDS = 0.5
 """Nothing is drawn for so long after the start, unless all that the first picture shows is known: of pictures that replace
 each other at once a slow line would carry all, and each costs as much as the last."""
@@ -308,6 +310,15 @@ class LiveScreen(KeysInOrder):
             self._before_first_picture.enter_context(self.batch_update())
             self.set_timer(FIRST_PICTURE_SECONDS, self._before_first_picture.close)
             self.set_interval(1.0, self._leave_without_terminal)
+            self._progress = self.set_interval(PROGRESS_SECONDS, self._show_progress)
+
+    def _show_progress(self) -> None:
+        """Say before the first result how many of the files that a long look opens are opened by now."""
+        done, n_files = self._watches[0].files_opened
+        if self.results:
+            self._progress.stop()
+        elif self.reading and n_files > 1:
+            self.query_one("#nothing", Words).say(f"{self.reading}\n{done:,} of {n_files:,} files")
 
     def _leave_without_terminal(self) -> None:
         if not (_is_held(0) if self.is_web else os.isatty(2)):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -149,3 +150,31 @@ def test_an_import_that_is_ended_leaves_no_recording_and_the_next_one_clears_up(
     assert not os.path.exists("r.sql")
     assert run("import", "runs", "-o", "r.sql") == 0
     assert sorted(os.listdir()) == ["r.sql", "runs", "tmp"]
+
+
+PEAK = """
+import sys
+from gssr import cli
+assert cli.main(["import", sys.argv[1], "-o", sys.argv[2]]) == 0
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def test_the_memory_of_an_import_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    looks = 10_000
+    cells = ", GPU-{}, 87 %, 40 %, 65000 MiB, 81559 MiB, 55, 512.25 W, 1980 MHz, {}"
+    head = "uuid, utilization.gpu [%], utilization.memory [%], memory.used [MiB], memory.total [MiB], temperature.gpu"
+    head = f"timestamp, {head}, power.draw [W], clocks.sm [MHz], name\n"
+    peaks = []
+    for times in (1, 3):
+        path = tmp_path / f"{times}.csv"
+        with path.open("w") as stream:
+            stream.write(head)
+            for second in range(times * looks):
+                clock = f"{datetime(2026, 5, 1) + timedelta(seconds=second):%Y/%m/%d %H:%M:%S}.000"
+                stream.writelines(f"{clock}{cells.format(gpu, 'NVIDIA H100 80GB HBM3')}\n" for gpu in range(16))
+        words = (sys.executable, "-c", PEAK, str(path), str(tmp_path / f"{times}.sql"))
+        out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        peaks.append(1024 * int(out.split()[-1]))
+    assert path.stat().st_size > 40e6
+    assert peaks[1] - peaks[0] < 30e6, peaks

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gssr.model.analyze import analyze
-from gssr.model.live import following
+from gssr.model.live import following, watched_recording
 from gssr.model.live.judge import answer, asked_of
 from gssr.model.live.judge_blocks import LATER, SEEN_IN_PART, TOLD
 from gssr.model.live.live_result import Query, Result
@@ -109,6 +109,31 @@ def test_blocks_tell_what_the_rows_do_and_no_file_is_asked(job, watch, clock, as
         agrees(frame, job)
         assert frame.state == "live" and frame.reread is not None
     assert asked == []
+
+
+def test_the_first_picture_does_not_wait_for_what_only_the_files_tell(job, clock, monkeypatch):
+    job.grow(100)
+    opened = []
+
+    def count(path, *others, open_it=watched_recording.open_recording):
+        opened.append(path)
+        return open_it(path, *others)
+
+    monkeypatch.setattr(watched_recording, "open_recording", count)
+    with closing(Watch(WatchedRecording(str(job.path)))) as watch:
+        assert watch.files_opened == (0, 0)
+        frame = watch.look(replace(WHOLE, score_columns=8, causes=TABLE), quick=True)
+        assert watch.files_opened == (4, 5)
+        assert not frame.refined and frame.judgement is None and frame.score_curve is None
+        assert np.isnan(frame.grid.values).all()
+        agrees(frame, job)
+        known = watch.look(replace(WHOLE, score_columns=8, causes=TABLE))
+        assert len(opened) == 1  # the files stayed open for this look
+        assert known.refined and known.judgement is not None
+        assert np.isfinite(known.grid.values).any() and known.score_curve is not None
+        agrees(known, job)
+        clock.seconds += 2.0
+        assert watch.look(replace(WHOLE, columns=30), quick=True).refined
 
 
 def test_missed_blocks_lose_nothing(job, watch, clock):

@@ -81,8 +81,8 @@ def test_rows_that_come_while_a_growing_recording_is_read_leave_no_hole_in_its_c
     _sample(writer, range(50))
     written = [50]
 
-    def opened(path, open_it=watching.open_recording):
-        recording = open_it(path)
+    def opened(path, progress, open_it=watching.open_recording):
+        recording = open_it(path, progress)
         _sample(writer, range(written[0], written[0] + 1))
         writer.event(START + written[0], "mark", "then events are read anew")
         written[0] += 1

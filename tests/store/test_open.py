@@ -15,6 +15,7 @@ from sample_rows import START, rows_of, write
 
 from gssr.store.disk import filesystem_of, journal_mode
 from gssr.store.liveness import boot_id, process_start
+from gssr.store.read import open as opening
 from gssr.store.read import small_tables
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
@@ -269,6 +270,23 @@ def test_a_reader_at_the_very_end_costs_nothing(tmp_path, monkeypatch):
         writer.add([row])
     assert writer.finish(START + 55, 0, "completed", START + 55)
     assert open_recording(tmp_path / "a.sql").runs[0].n_rows == 220
+
+
+def test_opening_a_file_asks_nothing_twice_and_no_table_for_its_columns(tmp_path, monkeypatch):
+    write(tmp_path / "a.sql", rows_of(40, 2), 2, finish=False)
+    asked = []
+
+    def listen(*arguments, open_it=opening.open_guarded, **options):
+        connection = open_it(*arguments, **options)
+        connection.set_trace_callback(asked.append)
+        return connection
+
+    monkeypatch.setattr(opening, "open_guarded", listen)
+    with closing(open_recording(tmp_path / "a.sql")) as recording:
+        (run,) = recording.runs
+        assert run.state == "running" and len(run.processes) == 1 and run.gpus and not run.events
+    assert len(asked) == len(set(asked)) <= 16
+    assert not any("table_info" in statement or "sqlite_master" in statement for statement in asked)
 
 
 def test_a_reader_that_stays_does_not_hold_up_the_end(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ What was computed is kept as long as it stays true: of a finished run for ever, 
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -120,7 +120,8 @@ class Answers:
 
     def show(self, query: Query, read: Read, growing: bool, quick: bool) -> Shown:
         """Answer a query. ``read`` returns the run as it is now; ``growing``: rows may still come; ``quick``: columns
-        that take long to read may be coarser (``refined`` is False then)."""
+        that take long to read may be coarser, and the first ones of a run whose files are expensive to read are left out
+        (``refined`` is False then)."""
         tally = self._tally
         metric = query.metric if query.metric in tally.metrics else tally.best() or tally.metrics[0]
         newest = tally.last if query.end is None else min(query.end, tally.last)
@@ -137,11 +138,17 @@ class Answers:
         )
         refined = not (quick and width < LEVELS[-1] and self._n_gpus * span / width > QUICK_CELLS)
         width = width if refined else float(LEVELS[-1])
+        put_off = quick and self._renewed is not None and not self._grids
         if is_fine(width) and max(newest - n * width, tally.first) < tally.thinned:
             width = FINEST
         last = column_of(tally.last, width) if query.end is None else math.ceil(query.end / width - 1e-9) - 1
         first = column_of(tally.first, width) if whole else last - n + 1
-        columns = self._columns(metric, width, first, n, query.end is None and not whole, read)
+        sliding = query.end is None and not whole
+        columns = (
+            Columns(metric, width, first, n, self._n_gpus)
+            if put_off
+            else self._columns([metric], width, first, n, sliding, read)[0]
+        )
         grid, space = columns.grid(tally.settled() - 2 * self._interval if growing else math.inf)
         if last - first + 1 < n and query.end is not None:
             grid, space = _up_to(grid, space, max(last - first + 1, 0))
@@ -153,14 +160,13 @@ class Answers:
             means = self._means("moment", Window(at, at + width), query, read, growing and at + width > tally.last)
             moment = means.overall(np.array(query.gpus) if query.gpus else None)
         shown = Window(grid.start, grid.end)
-        host = self._host_use(query, shown, read, growing)
+        host = None if put_off else self._host_use(query, shown, read, growing)
         recent = self._recent(query, end, read, growing)
-        active_from = self._active_from(query, read, growing) if query.activity else None
-        energy = self._energy(query, shown, read, growing) if query.energy else None
-        curve = (
-            self._score_curve(query, Window(grid.start, grid.end), whole, quick, read) if query.score_columns else None
-        )
-        return Shown(metric, grid, space, window, recent, moment, host, refined, active_from, energy, curve)
+        active_from = self._active_from(query, read, growing) if query.activity and not put_off else None
+        energy = self._energy(query, shown, read, growing) if query.energy and not put_off else None
+        curve = self._score_curve(query, shown, whole, quick, read) if query.score_columns and not put_off else None
+        known = refined and not put_off
+        return Shown(metric, grid, space, window, recent, moment, host, known, active_from, energy, curve)
 
     def _score_curve(self, query: Query, shown: Window, whole: bool, quick: bool, read: Read) -> ScoreCurve | None:
         """Compute the score of all GPUs over the window shown, column by column. None if one of its metrics was not
@@ -178,7 +184,8 @@ class Answers:
         sliding = query.end is None and not whole
         last = column_of(min(shown.end - width / 2, tally.last), width)
         first = column_of(max(shown.start, tally.first), width) if whole else last - n + 1
-        metrics = [self._columns(name, width, first, n, sliding, read).grid(math.inf) for name in SCORE_INPUTS]
+        columns = self._columns(SCORE_INPUTS, width, first, n, sliding, read)
+        metrics = [each.grid(math.inf) for each in columns]
         means = [space.mean.tolist() for _, space in metrics]
         scores = [score_of_means(dict(zip(SCORE_INPUTS, column, strict=True))) for column in zip(*means, strict=True)]
         values = np.array([np.nan if score is None else score for score in scores], np.float64)
@@ -196,6 +203,8 @@ class Answers:
         tally = self._tally
         if query.beside or (self._host is None and self._host_read < tally.first + HOST_BEGINS_SECONDS):
             ends = growing and shown.end > tally.last
+            if growing and not query.beside:  # the newest rows tell it as well
+                shown = Window(tally.last - RECENT_SECONDS)
             host = self._kept("host", shown, query, ends, lambda: host_use(read(), shown))
             assert host is None or isinstance(host, HostUse)
             self._host, self._host_read = host, tally.last
@@ -227,9 +236,8 @@ class Answers:
             least = FINEST if part.start < tally.thinned else 0.0
             width = choose_width(part.seconds, self._at_most(bins), self._interval, self._n_gpus, least=least)
             first = column_of(part.start, width)
-            columns = Columns(metric, width, first, column_of(part.end, width) - first + 1, self._n_gpus)
-            columns.read(read())
-            return columns.grid(math.inf)[1]
+            columns = Columns.read(read(), [metric], width, first, column_of(part.end, width) - first + 1)
+            return columns[0].grid(math.inf)[1]
 
         def compute() -> float:
             return tally.first + warm_up_and_tear_down(average, Window(tally.first, tally.last))[0]
@@ -238,22 +246,27 @@ class Answers:
         assert isinstance(found, float)
         return found
 
-    def _columns(self, metric: str, width: float, first: int, n: int, sliding: bool, read: Read) -> Columns:
-        """Return the columns of a metric: those that are kept, columns made of others that are kept, or new ones from
-        the recording that ``read`` returns. They are kept as well. ``width``: of a column, s; ``first``: the number of
-        the first one, counted from unix time 0; ``n``: how many; ``sliding``: they move on with the run."""
-        key = (metric, width, n, None if sliding else first)
-        found = self._grids.pop(key, None)
-        if found is None:
-            found = self._made_of_others(metric, width, first, n, sliding)
-        if found is None:
-            found = Columns(metric, width, first, n, self._n_gpus, sliding)
-            found.read(read())
-        self._grids[key] = found
-        self._asked[found] = time.monotonic()
+    def _columns(
+        self, metrics: Sequence[str], width: float, first: int, n: int, sliding: bool, read: Read
+    ) -> list[Columns]:
+        """Return the columns of each of these metrics: those that are kept, columns made of others that are kept, or new
+        ones from the recording that ``read`` returns. They are kept as well. ``width``: of a column, s; ``first``: the
+        number of the first one, counted from unix time 0; ``n``: how many; ``sliding``: they move on with the run."""
+        place = (width, n, None if sliding else first)
+        found = {metric: self._grids.pop((metric, *place), None) for metric in metrics}
+        for metric in (metric for metric in metrics if found[metric] is None):
+            found[metric] = self._made_of_others(metric, width, first, n, sliding)
+        lacking = [metric for metric in metrics if found[metric] is None]
+        if lacking:
+            made = Columns.read(read(), lacking, width, first, n, sliding)
+            found |= {columns.metric: columns for columns in made}
+        columns = [each for each in found.values() if each is not None]
+        for each in columns:
+            self._grids[each.metric, *place] = each
+            self._asked[each] = time.monotonic()
         if len(self._grids) > _KEPT:
             self._forget_grids()
-        return found
+        return columns
 
     def _made_of_others(self, metric: str, width: float, first: int, n: int, sliding: bool) -> Columns | None:
         """Make columns out of others of the metric that are known already, as for a screen that asks for more or fewer

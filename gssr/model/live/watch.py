@@ -21,6 +21,10 @@ class WatchSource(Protocol):
         """The ids of the recording's runs, once it was opened, in the order in which they began; () of a trace."""
 
     @property
+    def files_opened(self) -> tuple[int, int]:
+        """How many of the recording's files are opened by now, and of how many; (0, 0) of a trace."""
+
+    @property
     def growing(self) -> bool:
         """True while more may come, or become known."""
 
@@ -52,6 +56,11 @@ class Watch:
     def run_ids(self) -> tuple[str, ...]:
         """The runs of the recording, once it was opened; see WatchSource."""
         return self._source.run_ids
+
+    @property
+    def files_opened(self) -> tuple[int, int]:
+        """How many of the recording's files are opened by now, and of how many; see WatchSource."""
+        return self._source.files_opened
 
     @property
     def growing(self) -> bool:

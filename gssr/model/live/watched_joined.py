@@ -30,6 +30,11 @@ class WatchedJoined:
         return self._recording.run_ids
 
     @property
+    def files_opened(self) -> tuple[int, int]:
+        """As the recording's."""
+        return self._recording.files_opened
+
+    @property
     def growing(self) -> bool:
         """True while more samples may come, the traces are not laid over the run yet, or more of them may become known."""
         return self._recording.growing or self._laid is None or (self._trace is not None and self._trace.growing)

@@ -91,6 +91,11 @@ class WatchedRecording:
         self._judge_again = -math.inf
         self.run_ids: tuple[str, ...] = ()
         """The runs of the recording, once it was opened, in the order in which they began."""
+        self.files_opened = 0, 0
+        """How many of its files were opened when they were opened last, and of how many."""
+
+    def _note_progress(self, done: int, n_files: int) -> None:
+        self.files_opened = done, n_files
 
     def close(self) -> None:
         """Let go of every file."""
@@ -116,30 +121,32 @@ class WatchedRecording:
 
     def look(self, query: Query, quick: bool) -> Result:
         """Return what the query asks for of the recording as it is now, read anew as far as files have changed. With
-        ``quick`` the columns of a large run may be wider than asked for. A recording that may still grow is closed again
-        after each look. Raises UnreadableError."""
-        begun = time.monotonic()
+        ``quick`` the columns of a large run may be wider than asked for, or left out. A recording that may still grow is
+        closed again after each look, unless it was just opened and columns were left out. Raises UnreadableError."""
+        begun, is_open, refined = time.monotonic(), self._reader is not None, True
         try:
             try:
                 frame = self._look(query, quick)
             except _ChangedError:  # all of the frame is read anew, from the files as they are at one moment
                 self._open(identities(self.path))
                 frame = self._frame(query, quick)
+            refined = frame.refined
         except (RecordingError, OSError) as error:
             raise UnreadableError(self._problem or str(error)) from error
         finally:
             if self._reader is not None:
                 self._cost = time.monotonic() - begun
-            if self.growing:
+            if self.growing and (refined or is_open):
                 self._let_go()
         return frame
 
     def _look(self, query: Query, quick: bool) -> Result:
         """Read what is new, and draw up the frame. Raises _ChangedError."""
+        before = self._reader
         self._look_for_files()
-        opened = self._opened
+        opened, is_new = self._opened, self._reader is not before
         # What came since the files were opened just now is for the next look: no column read from them would hold it.
-        if opened is not None and self.growing and (self._reader is None or opened.following.crowded):
+        if opened is not None and self.growing and (self._reader is None or (opened.following.crowded and is_new)):
             self._follow(opened.following)
         return self._frame(query, quick)
 
@@ -226,7 +233,7 @@ class WatchedRecording:
 
     def _read_anew(self) -> RunReader:
         """Open the recording and return the run as it is now. Raises RecordingError."""
-        self._recording = open_recording(self.path)
+        self._recording = open_recording(self.path, self._note_progress)
         runs = self._recording.runs
         wanted = self._run_id or (self._run.run_id if self._run else None)
         found = next((run for run in runs if run.run.run_id == wanted), None)
@@ -327,7 +334,8 @@ class WatchedRecording:
         )
         if query.beside:
             frame = opened.host.beside(frame, self._read, self.growing)
-        return frame if frame.reread is None or query.causes is None else self._judged(frame, opened.following, quick)
+        judged = frame.reread is not None and query.causes is not None and frame.refined
+        return self._judged(frame, opened.following, quick) if judged else frame
 
     def _of_nodes(self, query: Query, host: Nodes) -> Result:
         """Return the frame of a run without GPUs."""

@@ -71,6 +71,7 @@ class WatchedTrace:
 
     pace = 0.0
     run_ids: tuple[str, ...] = ()
+    files_opened = 0, 0
 
     def __init__(self, path: str, read: Callable[[], Trace], own: Sequence[Custom] = ()) -> None:
         self._broken_down: tuple[TraceAnalysis, Breakdown | None] | None = None

@@ -153,23 +153,31 @@ class Columns:
         self._changed = 0
         """Columns from here on are newer than ``_values`` and ``_space``."""
 
-    def read(self, reader: RunReader) -> None:
-        """Count what a recording holds of these columns, and remember for each GPU up to when."""
-        window = Window(self.first * self.width, (self.first + self._cells.n_bins) * self.width)
-        if is_fine(self.width):
-            rows = reader.samples([self.metric], None, window)
-            value = rows.values[self.metric]
-            known = np.isfinite(value)
-            self._add_counts(rows.gpu[known], rows.time[known], np.ones(int(known.sum())), value[known])
-            np.fmax.at(self._read_up_to, rows.gpu, rows.time)
-            return
-        level = max(level for level in LEVELS if self.width % level == 0)
-        buckets = reader.buckets(window, level=level, names=[self.metric])
-        block = buckets.layout.blocks[0]
-        self._add_counts(
-            buckets.gpu, buckets.start, buckets.vectors[:, block.start], buckets.vectors[:, block.start + 1]
-        )
-        np.fmax.at(self._read_up_to, buckets.gpu, buckets.vectors[:, 3])
+    @classmethod
+    def read(
+        cls, reader: RunReader, metrics: Sequence[str], width: float, first: int, n: int, sliding: bool = False
+    ) -> "list[Columns]":
+        """Count what a recording holds of these columns of each of some metrics, which is read once for all of them. The
+        arguments are those of ``Columns``. They remember for each GPU up to when samples were counted."""
+        made = [cls(metric, width, first, n, len(reader.gpus), sliding) for metric in metrics]
+        window = Window(first * width, (first + n) * width)
+        if is_fine(width):
+            rows = reader.samples(metrics, None, window)
+            for columns in made:
+                value = rows.values[columns.metric]
+                known = np.isfinite(value)
+                columns._add_counts(rows.gpu[known], rows.time[known], np.ones(int(known.sum())), value[known])
+                np.fmax.at(columns._read_up_to, rows.gpu, rows.time)
+            return made
+        level = max(level for level in LEVELS if width % level == 0)
+        buckets = reader.buckets(window, level=level, names=metrics)
+        vectors = buckets.vectors
+        blocks = {block.metric.name: block.start for block in buckets.layout.blocks}
+        for columns in made:
+            at = blocks[columns.metric]
+            columns._add_counts(buckets.gpu, buckets.start, vectors[:, at], vectors[:, at + 1])
+            np.fmax.at(columns._read_up_to, buckets.gpu, vectors[:, 3])
+        return made
 
     @classmethod
     def made_of(

@@ -38,6 +38,7 @@ def judge_window(
     rows: Samples | None = None,
     counted: WindowCounts | None = None,
     with_phases: bool = True,
+    with_step: bool = True,
 ) -> Judgement:
     """Judge a window of a run for some GPUs (their ``positions``): the same for whoever asks, page, screen or fleet.
 
@@ -50,6 +51,7 @@ def judge_window(
         counted: What was counted of them, in place of rows.
         with_phases: Find the phases and judge each of them, and say how uneven the GPUs were: half of the time, which
             tables of many runs save.
+        with_step: Look for the step that repeats.
 
     Returns GPUs numbered among ``positions``. Without samples there are no verdicts, and every rule abstains.
     """
@@ -65,7 +67,7 @@ def judge_window(
     found = replace(
         found,
         too_few=few,
-        step=step_time(reader, positions[places], window, rows),
+        step=step_time(reader, positions[places], window, rows) if with_step else None,
         phases=judge_phases(phases(evidence), evidence, found.verdicts, table) if with_phases else (),
         unevenness=unevenness(evidence) if with_phases else None,
         peaks=evidence.peaks,

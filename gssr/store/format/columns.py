@@ -4,9 +4,11 @@ readers."""
 import sqlite3
 from collections.abc import Sequence
 
+from gssr.guarded_sqlite import Guarded
 from gssr.store.format.schema import TABLES
 
-_NAMES = {table: frozenset(column.name for column in columns) for table, columns in TABLES.items()}
+_COLUMNS = {table: [column.name for column in columns] for table, columns in TABLES.items()}
+_NAMES = {table: frozenset(names) for table, names in _COLUMNS.items()}
 
 
 def own_name(name: str, table: str) -> str:
@@ -17,6 +19,8 @@ def own_name(name: str, table: str) -> str:
 
 def columns_of(connection: sqlite3.Connection, table: str, schema: str = "main") -> list[str]:
     """List the names of a table's columns, in its order; [] if there is no such table. Raises sqlite3.Error."""
+    if schema == "main" and isinstance(connection, Guarded) and table in connection.known_tables:
+        return [*_COLUMNS[table]]
     return [own_name(row[1], table) for row in connection.execute(f"PRAGMA {schema}.table_info({table})")]
 
 

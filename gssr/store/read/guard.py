@@ -39,12 +39,10 @@ _MOST = {
 """Rows by table."""
 
 
-def check_sizes(connection: sqlite3.Connection, to_write: bool = False) -> None:
+def check_sizes(connection: Guarded, to_write: bool = False) -> None:
     """Check that no table has more rows than may be; with ``to_write`` no more than half as many, as what is added must
     be readable as well. What cannot be counted cannot be read either, and passes. Raises UnsafeError, sqlite3.Error."""
-    size = 1
-    for pragma in ("page_count", "page_size"):
-        size *= connection.execute(f"PRAGMA {pragma}").fetchone()[0]
+    size = connection.budget.size()
     for table, most in _MOST.items():
         bound = most // 2 if to_write else most
         if bound * LEAST_BYTES > size:
@@ -85,8 +83,14 @@ _RUNS_WHEN_WRITTEN = re.compile(r"\b(check|default|collate|references|conflict)\
 
 def check_schema(connection: Guarded, to_write: bool = False, tables: Container[str] = TABLES.keys()) -> None:
     """Check that whatever has the name of one of these tables (in lower case) is a plain table, and, with ``to_write``,
-    that nothing runs when it is written. Raises UnsafeError, sqlite3.Error."""
-    for kind, name, statement in connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall():
+    that nothing runs when it is written. Notes which of them are as this version makes them. Raises UnsafeError,
+    sqlite3.Error."""
+    schema, connection.schema = connection.schema, None
+    assert schema is not None
+    connection.known_tables = frozenset(
+        name for kind, name, statement in schema if kind == "table" and statement in _OWN
+    )
+    for kind, name, statement in schema:
         if statement in _OWN or (kind == "index" and statement is None):
             continue
         text, table = str(statement), str(name).lower()

@@ -23,7 +23,8 @@ from gssr.store.read.small_tables import (
     read_runs,
     read_thinned,
     read_traces,
-    state_in,
+    state_of,
+    was_left,
 )
 
 _Record = TypeVar("_Record", Gpu, Process, Event, AttachedTrace)
@@ -66,12 +67,24 @@ class GuardedFile:
             self.is_snapshot = self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
             if self.is_snapshot:
                 self.connection.execute("BEGIN")  # for all that follows; it holds no writer up
-            for run in read_runs(self.connection):
-                self.runs.append(run._replace(state=state_in(self.connection, run, path)))
             self.merged = read_merged(self.connection)
+            self.runs = read_runs(self.connection)
+            self._find_states()
             self.thinned = read_thinned(self.connection)
         except sqlite3.DatabaseError as error:
             self.damaged(error)
+
+    def _find_states(self) -> None:
+        """Set the states of the runs; runs from one on of which that can't be read are left out. Raises sqlite3.Error."""
+        for at, run in enumerate(self.runs):
+            if run.state == "running":
+                try:
+                    left = was_left(self.connection, run.run_id, self.merged)
+                except sqlite3.DatabaseError:
+                    del self.runs[at:]
+                    raise
+                state = "lost" if left else state_of(run, self.processes(run.run_id), self.path)
+                self.runs[at] = run._replace(state=state)
 
     def close(self) -> None:
         """Close the file."""

@@ -194,8 +194,9 @@ class HostUseRows:
         for level in reversed(LEVELS):
             if all(edge % level == 0 for edge in cuts) and self._says_all(table, level, together):
                 return level, window
-        level, many = LEVELS[0], self._n_rows(table) > MOST_ROWS
-        if many and all(edge % level == 0 for edge in edges) and self._says_all(table, level, together):
+        level = LEVELS[0]
+        fits = all(edge % level == 0 for edge in edges) and self._says_all(table, level, together)
+        if fits and self._n_rows(table) > MOST_ROWS:
             return level, _widened(window, level)
         return None, window
 

@@ -221,7 +221,7 @@ class Readable(NamedTuple):
     what: str
     maker: str
     tables: Container[str]
-    look: Callable[[sqlite3.Connection], str | None]
+    look: Callable[[Guarded], str | None]
 
 
 def connect(path: str, readable: Readable | None = None) -> sqlite3.Connection:
@@ -354,11 +354,11 @@ def _checked(connection: Guarded, path: str, readable: Readable) -> sqlite3.Conn
     raise RecordingError(f"{path}: {problem}")
 
 
-def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
+def _what_is_wrong(connection: Guarded) -> str | None:
     """Return a clause on why this is no recording that this version knows; None if it is one."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    tables = {str(name).lower() for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    tables = {str(name).lower() for _, name, _ in connection.schema or ()}
     if application != APPLICATION_ID or "runs" not in tables:
         from gssr.recognise import of_tables
 

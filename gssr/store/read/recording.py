@@ -6,7 +6,7 @@ device index and UUID.
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,8 @@ _PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared mem
 _TRIES = 5  # to open all of a recording whose ranks' files are being merged meanwhile
 
 
+Progress = Callable[[int, int], None]
+
 VECTORS_AT_ONCE = 6_000
 """Buckets of all metrics: some seven megabytes, and as much again while they are merged."""
 
@@ -82,19 +84,20 @@ class Recording:
             shard.close()
 
 
-def open_recording(path: str | os.PathLike[str]) -> Recording:
+def open_recording(path: str | os.PathLike[str], progress: Progress | None = None) -> Recording:
     """Open a recording for reading: ``NAME.sql``, ``NAME.sql.d``, or the one that exists of the two; both when both
     exist.
 
     A file that can't be read is left out as long as another can: ``Recording.damage`` then says so. Raises
     RecordingError, one sentence that names the file, when no file can be read, when none holds a run, or when there are
-    more files than may be open at once.
+    more files than may be open at once. ``progress`` is called before each file with how many were opened, and of how
+    many.
     """
     path = os.fspath(path)
     for attempt in range(_TRIES):
         names = files_of(path)
         allow_descriptors(_PER_SHARD * len(names))
-        shards, errors, gone = _opened(path, names)
+        shards, errors, gone = _opened(path, names, progress)
         if not gone or attempt == _TRIES - 1:
             break
         for shard in shards:
@@ -108,7 +111,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     return recording
 
 
-def _opened(path: str, names: Sequence[str]) -> tuple[list[RecordingFile], list[str], bool]:
+def _opened(path: str, names: Sequence[str], progress: Progress | None) -> tuple[list[RecordingFile], list[str], bool]:
     """Open the files that make up a recording. Returns the open files, but for those that are merged into another of
     them already; a sentence for each file that can't be read; and whether one of these is gone, because it was merged
     in this moment.
@@ -119,7 +122,9 @@ def _opened(path: str, names: Sequence[str]) -> tuple[list[RecordingFile], list[
     errors: list[str] = []
     merged: set[str] = set()
     gone = False
-    for name in names:
+    for number, name in enumerate(names):
+        if progress is not None:
+            progress(number, len(names))
         if os.path.basename(name) in merged:
             continue
         if len(names) > 1 and lacks_descriptors(_PER_SHARD):

@@ -135,9 +135,15 @@ def state_in(connection: sqlite3.Connection, run: Run, path: str, clock: Clock =
     """
     if run.state != "running":
         return run.state
-    if any(row.run_id == run.run_id for row in read_merged(connection)) or _sampler_is_gone(connection, run.run_id):
+    if was_left(connection, run.run_id, read_merged(connection)):
         return "lost"
     return state_of(run, read_processes(connection, run.run_id), path, clock)
+
+
+def was_left(connection: sqlite3.Connection, run_id: str, merged: Iterable[Merged]) -> bool:
+    """Tell whether an open file itself says that nobody records a run any more that it calls ``running``. ``merged``:
+    what ``read_merged`` returns of the file. Raises sqlite3.Error."""
+    return any(row.run_id == run_id for row in merged) or _sampler_is_gone(connection, run_id)
 
 
 def _sampler_is_gone(connection: sqlite3.Connection, run_id: str) -> bool:

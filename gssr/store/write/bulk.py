@@ -26,6 +26,7 @@ from gssr.store.write.writer import Writer
 
 _INSERT_ROWS = 1000  # converting and binding this many at once stays in the processor's cache
 _STATEMENT_ROWS = 10  # a statement takes 999 values, or more in newer versions of SQLite
+_CACHE_KIB = 4096  # rows come in the order of each table and index, so that no page is needed again
 _N_KEYS = 1 << 16
 _PATIENCE_MS = 60_000  # a reader may hold the file locked between two chunks; nothing is lost by waiting
 _FEW = 2000  # of fewer values, sorting finds the bins sooner than counting all that there could be
@@ -40,7 +41,7 @@ class BulkWriter(Writer):
         RecordingError."""
         super().__init__(path, append)
         self._bulk_keep: Keep = keep
-        for pragma in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-65536"):
+        for pragma in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{_CACHE_KIB}"):
             self._connection.execute(f"PRAGMA {pragma}").fetchall()
         self._coarse: dict[int, list[Buckets]] = {level: [] for level in LEVELS[1:]}
         self._sketches: dict[int, _SketchCounts] = {}  # as those of gssr.store.format.rollup

@@ -289,6 +289,7 @@ def _distrust(connection: Guarded, path: str) -> None:
             raise UnsafeError(
                 f"{os.path.basename(path)}-journal was not made by gssr: delete it, or choose another name"
             )
+        connection.budget.files = [path, *(companion_path(path, suffix) for suffix in COMPANIONS)]
         distrust(connection)
         check_schema(connection, to_write=True)
     except OSError as error:
