@@ -150,10 +150,11 @@ def _by_json(text: bytes) -> list[Any]:
         args = fields.get("args")
         if isinstance(event.ts, bool) or isinstance(event.dur, bool) or not (args is None or isinstance(args, dict)):
             raise ValueError
-        event.args = None if args is None else _Object(args, ARGS)
-        for name, key in SHAPES.items() if args is not None else ():
-            value = args.get(key)
-            setattr(event.args, name, None if value is None else json.dumps(value).encode())
+        if isinstance(args, dict):
+            event.args = _Object(args, ARGS)
+            for name, key in SHAPES.items():
+                value = args.get(key)
+                setattr(event.args, name, None if value is None else json.dumps(value).encode())
         events.append(event)
     return events
 
