@@ -356,10 +356,10 @@ def _open_foreign(path: str) -> Recording:
     from gssr.foreign.open import looked_at
 
     with ExitStack() as until_end:
-        looked = until_end.enter_context(looked_at([path]))
-        for problem in looked.problems:
+        recording, problems = until_end.enter_context(looked_at([path]))
+        for problem in problems:
             warnings.warn(problem, stacklevel=3)
-        opened = store.open_recording(looked.path)
+        opened = store.open_recording(recording)
         (file,) = opened._shards  # which all that reads of it holds
         finalize(file, until_end.pop_all().close)
     return Recording(opened, path)

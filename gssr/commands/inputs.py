@@ -139,12 +139,12 @@ def looking_at(names: Sequence[str], together: bool = False, live: bool = False)
             from gssr.foreign.open import looked_at
 
             growing = live and is_growing(group[0])
-            looked = until_end.enter_context(followed(group[0]) if growing else looked_at(group))
-            for problem in looked.problems:
+            path, problems = until_end.enter_context(followed(group[0]) if growing else looked_at(group))
+            for problem in problems:
                 tell(problem)
             words = " ".join(map(quote, group[:3])) + (" ..." if len(group) > 3 else "")
             tell(f"read into a temporary recording; to keep it: gssr import {words} -o NAME.sql")
-            found |= dict.fromkeys(group, "") | {group[0]: looked.path}
+            found |= dict.fromkeys(group, "") | {group[0]: path}
         yield found
 
 
@@ -168,10 +168,10 @@ def with_foreign(places: Sequence[str]) -> Iterator[list[str]]:
                     continue  # recordings alone
             elif place in found:
                 continue
-            looked = until_end.enter_context(looked_at([place], apart=True))
-            for problem in looked.problems:
+            path, problems = until_end.enter_context(looked_at([place], apart=True))
+            for problem in problems:
                 tell(problem)
-            found.append(looked.path)
+            found.append(path)
         yield found
 
 

@@ -115,7 +115,7 @@ class _Runs:
 
     def _read(self) -> list[_Samples]:
         """Read all samples. Returns those of each run. Adds notes about lines that are left out to the first run."""
-        lines = LineReader(self._numbers)
+        lines = LineReader(self._numbers.add)
         parts: list[_Samples] = []
         n_timeless = 0
         for block in self._blocks:
