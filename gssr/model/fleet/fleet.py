@@ -36,13 +36,12 @@ N_BINS = 10
 
 
 class _Portions(NamedTuple):
-    """What runs add to groups: the ``keys`` of the groups, ``of`` which run of all (its number) each portion is, its
-    ``read_figures``, which are the run's or one of its GPUs', and their ``share`` of it."""
+    """What runs add to groups: the ``keys`` of the groups, ``of`` which run of all (its number) each portion is, and its
+    ``figures``, which are the run's or one of its GPUs'."""
 
     keys: list[str]
     of: list[int]
     figures: Sequence[RunFigures] | Sequence[GpuFigures]
-    share: list[float] | float = 1.0
 
 
 class RunGroup(NamedTuple):
@@ -258,7 +257,7 @@ def _summed(portions: _Portions) -> list[RunGroup]:
 
     def per_group(values: Floats) -> list[float | None]:
         known = np.isfinite(values)
-        sums = np.bincount(group, np.where(known, values * portions.share, 0.0), len(places))
+        sums = np.bincount(group, np.where(known, values, 0.0), len(places))
         n_known = np.bincount(group, known, len(places))
         return [own if n else None for own, n in zip(sums.tolist(), n_known.tolist(), strict=True)]
 

@@ -6,9 +6,9 @@ What was computed is kept as long as it stays true: of a finished run for ever, 
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -68,12 +68,41 @@ class Shown(NamedTuple):
     score_curve: ScoreCurve | None
 
 
-class _Answer(NamedTuple):
-    value: object
-    at: float
-    """When it was computed, monotonic s."""
-    cost: float
-    """How long that took, s."""
+_Answer = TypeVar("_Answer")
+
+
+class KeptAnswers:
+    """Answers to questions about a run, each kept as long as it holds: what no longer changes for ever, what grows until it
+    is older than ``lag_seconds`` and than LAG_COSTS times what it took, or, where reading the files is expensive
+    (``seldom``), until ``renew``. Only the ``most`` that were asked for last are kept."""
+
+    def __init__(self, lag_seconds: float, most: int, seldom: bool) -> None:
+        self._lag_seconds, self._most = lag_seconds, most
+        self._renewed = 0.0 if seldom else None
+        self._answers: OrderedDict[Hashable, tuple[object, float, float]] = OrderedDict()
+        """By question the answer, when it was found (monotonic s), and how long that took, s."""
+
+    def renew(self) -> None:
+        """Find everything anew that is asked from now on and may have grown."""
+        self._renewed = time.monotonic()
+
+    def find(self, question: Hashable, growing: bool, compute: Callable[[], _Answer]) -> _Answer:
+        """Return the answer that is kept, if it still holds, or what ``compute`` returns. ``growing``: the answer changes
+        as the run grows."""
+        found, now = self._answers.pop(question, None), time.monotonic()
+        if found is None or (growing and self._is_old(found[1], found[2], now)):
+            value: object = compute()
+            found = value, now, time.monotonic() - now
+        self._answers[question] = found
+        while len(self._answers) > self._most:
+            self._answers.popitem(last=False)
+        return cast(_Answer, found[0])
+
+    def _is_old(self, found_at: float, cost: float, now: float) -> bool:
+        """Tell whether an answer must be computed anew that was found at a time (monotonic s) and took ``cost`` s."""
+        if self._renewed is not None:
+            return found_at < self._renewed
+        return now - found_at > max(self._lag_seconds, LAG_COSTS * cost)
 
 
 class Answers:
@@ -82,13 +111,13 @@ class Answers:
 
     def __init__(self, tally: RunTotals, interval: float, n_gpus: int, seldom: bool = False) -> None:
         self._tally = tally
-        self._renewed = 0.0 if seldom else None
+        self._seldom = seldom
         self._interval = interval
         self._n_gpus = n_gpus
         self._grids: OrderedDict[tuple[str, float, int, int | None], Columns] = OrderedDict()
         self._asked: dict[Columns, float] = {}
         """When each grid was asked for last, monotonic s."""
-        self._answers: OrderedDict[tuple[str, float, float], _Answer] = OrderedDict()
+        self._answers = KeptAnswers(LAG_SECONDS, _KEPT_MEANS, seldom)
         self._host: HostUse | None = None
         """What was read of the nodes last."""
         self._host_read = -math.inf
@@ -116,7 +145,7 @@ class Answers:
 
     def renew(self) -> None:
         """Read the files anew for everything asked from now on."""
-        self._renewed = time.monotonic()
+        self._answers.renew()
 
     def show(self, query: Query, read: Read, growing: bool, quick: bool) -> Shown:
         """Answer a query. ``read`` returns the run as it is now; ``growing``: rows may still come; ``quick``: columns
@@ -133,7 +162,7 @@ class Answers:
             self._interval,
             self._n_gpus,
             snug=query.end is None,
-            least=0.0 if self._renewed is None else SELDOM_WIDTH,
+            least=SELDOM_WIDTH if self._seldom else 0.0,
         )
         refined = not (quick and width < LEVELS[-1] and self._n_gpus * span / width > QUICK_CELLS)
         width = width if refined else float(LEVELS[-1])
@@ -196,9 +225,8 @@ class Answers:
         tally = self._tally
         if query.beside or (self._host is None and self._host_read < tally.first + HOST_BEGINS_SECONDS):
             ends = growing and shown.end > tally.last
-            host = self._kept("host", shown, query, ends, lambda: host_use(read(), shown))
-            assert host is None or isinstance(host, HostUse)
-            self._host, self._host_read = host, tally.last
+            self._host = self._kept("host", shown, query, ends, lambda: host_use(read(), shown))
+            self._host_read = tally.last
         return self._host
 
     def _energy(self, query: Query, shown: Window, read: Read, growing: bool) -> float | None:
@@ -211,9 +239,7 @@ class Answers:
             return total_joules(found.joules, found.n_rows, reader.gpus)
 
         ends = growing and shown.end > self._tally.last
-        joules = self._kept("energy", shown, query, ends, compute)
-        assert joules is None or isinstance(joules, float)
-        return joules
+        return self._kept("energy", shown, query, ends, compute)
 
     def _active_from(self, query: Query, read: Read, growing: bool) -> float | None:
         """Find when the warm-up of the run ends, unix s; the time of the first sample if there is none, or no metric
@@ -234,9 +260,7 @@ class Answers:
         def compute() -> float:
             return tally.first + warm_up_and_tear_down(average, Window(tally.first, tally.last))[0]
 
-        found = self._kept("active_from", Window(tally.first), query, growing, compute)
-        assert isinstance(found, float)
-        return found
+        return self._kept("active_from", Window(tally.first), query, growing, compute)
 
     def _columns(self, metric: str, width: float, first: int, n: int, sliding: bool, read: Read) -> Columns:
         """Return the columns of a metric: those that are kept, columns made of others that are kept, or new ones from
@@ -291,11 +315,9 @@ class Answers:
             known = window._replace(end=min(window.end, self._tally.last))
             return self._tally.means_of(read().buckets(window, names=self._tally.counted), known)
 
-        found = self._kept(what, window, query, growing, compute)
-        assert isinstance(found, Means)
-        return found
+        return self._kept(what, window, query, growing, compute)
 
-    def _kept(self, what: str, window: Window, query: Query, growing: bool, compute: Callable[[], object]) -> object:
+    def _kept(self, what: str, window: Window, query: Query, growing: bool, compute: Callable[[], _Answer]) -> _Answer:
         """Return an answer that is kept and still good, or call ``compute`` and keep what it returns.
 
         ``what`` is the kind of question, which with the window identifies the answer. While the run is ``growing`` it is
@@ -304,23 +326,7 @@ class Answers:
         """
         looked_at = query.cursor if what == "moment" else None
         key = (what, query.span or 0.0, looked_at or 0.0) if growing else (what, *window)
-        found = self._answers.pop(key, None)
-        now = time.monotonic()
-        if found is None or (growing and self._is_old(found, now)):
-            value = compute()
-            found = _Answer(value, now, time.monotonic() - now)
-        self._answers[key] = found
-        while len(self._answers) > _KEPT_MEANS:
-            self._answers.popitem(last=False)
-        return found.value
-
-    def _is_old(self, answer: _Answer, now: float) -> bool:
-        """Tell whether an answer must be computed anew. If all answers are renewed at once, that is one from before the
-        last time that they were; else one that is older than LAG_SECONDS and than LAG_COSTS times what it took. ``now``:
-        monotonic s."""
-        if self._renewed is not None:
-            return answer.at < self._renewed
-        return now - answer.at > max(LAG_SECONDS, LAG_COSTS * answer.cost)
+        return self._answers.find(key, growing, compute)
 
 
 def _up_to(grid: Grid, space: Series, n: int) -> tuple[Grid, Series]:

@@ -24,7 +24,7 @@ from gssr.model.traces.flops import FlopsByCall, both_flops, by_operator, by_ste
 from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.io import all_calls, file_calls
 from gssr.model.traces.kernel_sequences import both_sequences, kernel_sequences
-from gssr.model.traces.launches import NONE_LINKED, Launched, Links, launches, links_of
+from gssr.model.traces.launches import NONE_LINKED, Links, launches, links_of, time_launched_within
 from gssr.model.traces.lengths import (
     NO_LENGTHS,
     NO_STATISTICS,
@@ -39,7 +39,7 @@ from gssr.model.traces.lengths import (
 )  # fmt: skip
 from gssr.model.traces.levels import levels_of
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
-from gssr.model.traces.part import RowsByNumber, TracePiece, are, part_of
+from gssr.model.traces.part import TracePiece, are, group_rows, part_of
 from gssr.model.traces.pipelines import transfers_of
 from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
@@ -567,10 +567,10 @@ def _work_by_gpu(part: TracePiece, links: Links) -> Callable[[int], Links]:
     if len(part.gpus) < 2:
         return lambda _: links
     gpu = part.gpu_of[part.timeline.intervals.track[links.rows]]
-    by_gpu = RowsByNumber(np.arange(len(links.rows)), gpu)
+    rows_of = group_rows(np.arange(len(links.rows)), gpu)
 
     def work_of(at: int) -> Links:
-        own = by_gpu.of((at,))
+        own = rows_of((at,))
         return Links(links.rows[own], links.call[own])
 
     return work_of
@@ -751,13 +751,13 @@ def _lengths(
         sized = copies[own.size[copies] >= 0]
         return lengths_of(own.operation[sized], own.size[sized], operations)
 
-    launched = cache(lambda: Launched(part, links))
+    launched_within = cache(lambda: time_launched_within(part, links))
 
     def marked(kind: Kind, as_keys: Callable[[Sequence[int]], list[Key]]) -> Lengths:
         """Count the lengths of the ranges or operators (``kind``) by the keys that ``as_keys`` makes, and add up the GPU
         time of what was launched in them."""
         rows = part.rows(kind)
-        within = {"gpu_ns": launched().within(rows) if len(rows) else rows}
+        within = {"gpu_ns": launched_within()(rows) if len(rows) else rows}
         code = own.name[rows].astype(np.int64)
         if kind is Kind.RANGE and part.timeline.start_end is not None:
             code += len(names) * np.isin(rows, part.timeline.start_end)

@@ -30,16 +30,6 @@ from gssr.store.read.window_edges import ALL_TIME, positions_of, starts_of
 from gssr.store.write.create import finished_runs, remove, reopen, seal, seal_again
 
 
-class Repaired(NamedTuple):
-    """What was repaired, counted in stretches of 600 s of one GPU. ``n``: stretches whose rollups or sketches were made
-    anew; ``n_thinned``: those that could not be, as their samples are gone. ``use``: tables of nodes and ranks whose
-    rollups were made anew."""
-
-    n: int
-    n_thinned: int
-    use: tuple[str, ...] = ()
-
-
 class _Work(NamedTuple):
     """Stretches of several GPUs that begin at the same time (``begin``, unix s). ``keys``: of the GPUs; ``ranges``:
     first and last rowids between which their samples lie."""
@@ -50,10 +40,14 @@ class _Work(NamedTuple):
     gap_seconds: float
 
 
-def repair(path: str) -> Repaired:
+def repair(path: str) -> tuple[int, int, tuple[str, ...]]:
     """Repair a recording in one file. Samples that a killed recorder left uncounted are rolled up as well, and what is
-    beside the file goes into it (``seal_again``). Raises TakenError if it is being recorded into, RecordingError if it
-    cannot be read or written."""
+    beside the file goes into it (``seal_again``).
+
+    Returns how many stretches of 600 s of one GPU had their rollups or sketches made anew, how many could not, as their
+    samples are gone, and the tables of nodes and ranks whose rollups were made anew. Raises TakenError if it is being
+    recorded into, RecordingError if it cannot be read or written.
+    """
     finished_runs(path)
     shard = RecordingFile(path)
     with closing(shard):
@@ -83,7 +77,7 @@ def repair(path: str) -> Repaired:
         finally:
             seal(connection)
     seal_again(path)
-    return Repaired(sum(len(stretches.keys) for stretches in work), n_thinned, tuple(table.samples for table in use))
+    return sum(len(stretches.keys) for stretches in work), n_thinned, tuple(table.samples for table in use)
 
 
 def keep(path: str, copy: str, ended_at: float) -> None:
