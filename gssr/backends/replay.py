@@ -19,7 +19,7 @@ from gssr.store.format.columns import metric_columns, selected
 from gssr.store.format.layout import layout_of
 from gssr.store.format.limits import GREATEST, LATEST, number_within
 from gssr.store.format.rollup import unpack_vector
-from gssr.store.format.rows import Gpu, Run, gpu_order
+from gssr.store.format.rows import Gpu, RunRow, gpu_order
 from gssr.store.read.gpu_spans import apart, spans_of
 from gssr.store.read.open import RecordingError, connect, files_of
 from gssr.store.read.small_tables import read_gpus, read_runs, read_thinned
@@ -174,7 +174,7 @@ def _last_run(connections: Sequence[tuple[str, sqlite3.Connection]]) -> tuple[li
     if not runs:
         raise RecordingError(f"{connections[0][0]}: holds no run")
     last = max(runs, key=lambda run: run.started_at or 0.0)
-    owned: list[tuple[str, sqlite3.Connection, Run, list[Gpu]]] = []
+    owned: list[tuple[str, sqlite3.Connection, RunRow, list[Gpu]]] = []
     listed: dict[_Identity, list[tuple[sqlite3.Connection, Gpu]]] = {}
     for path, connection in connections:
         run = read_runs(connection)[-1:]
@@ -235,7 +235,7 @@ def _device(gpu: Gpu) -> Device:
 
 
 def _file(
-    path: str, connection: sqlite3.Connection, run: Run, positions: dict[int, int], keys_of_run: Container[int]
+    path: str, connection: sqlite3.Connection, run: RunRow, positions: dict[int, int], keys_of_run: Container[int]
 ) -> _File:
     columns = metric_columns(connection)
     wanted = ", ".join(selected(connection, "samples", NAMES))

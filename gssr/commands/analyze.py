@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gssr.report.page import PageOptions
     from gssr.report.terminal import RunLine
     from gssr.store.index import Index
-    from gssr.store.read.recording import Recording, RunReader
+    from gssr.store.read.recording import RecordingReader, RunReader
     from gssr.workers import Workers
 
 REPORT_ENDS = (".html", ".pdf")
@@ -365,7 +365,7 @@ class _Reading:
             return []
         return [name, *(each for each, place in self._places.items() if name in self._places and not place)]
 
-    def _of(self, name: str, recording: "Recording") -> "Iterator[Analysis]":
+    def _of(self, name: str, recording: "RecordingReader") -> "Iterator[Analysis]":
         """Yield the analyses of one recording's runs, and keep what is to be shown of them. Raises ValueError."""
         from dataclasses import replace
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gssr.model.fleet.fleet import Fleet, FleetRequest
     from gssr.model.fleet.held_idle import Growing
     from gssr.store.index import Index
-    from gssr.store.read.recording import Recording, RunReader
+    from gssr.store.read.recording import RecordingReader, RunReader
 
 
 RULES = Option(
@@ -182,7 +182,7 @@ def _holds_recordings(name: str) -> bool:
     return os.path.isdir(name) and bool(recordings_in([name]).names)
 
 
-def chosen_runs(recording: Recording, run: str | None) -> Sequence[RunReader]:
+def chosen_runs(recording: RecordingReader, run: str | None) -> Sequence[RunReader]:
     """Return the runs that --run names by id, label or number (-1 is the last); all for None.
 
     Raises ValueError with a sentence that lists those there are.

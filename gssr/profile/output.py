@@ -29,7 +29,7 @@ from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.write.starts import RunStart, agree
 
 if TYPE_CHECKING:
-    from gssr.store.format.rows import Process, Run
+    from gssr.store.format.rows import Process, RunRow
 
 _LONGEST_GIVEN = 80
 """As much of what a launcher calls a run goes into its name, of which files are called: with the node's name and the time
@@ -338,7 +338,7 @@ def _what_to_do(output: str, request: ProfileRequest, place: launch.LaunchPlace)
     return False, True, False
 
 
-def _runs_in(path: str) -> list[tuple[Run, list[Process]]]:
+def _runs_in(path: str) -> list[tuple[RunRow, list[Process]]]:
     """Read every run of a recording, with its state as it is now, and the run's processes. Returns nothing of a recording
     that can't be read."""
     import sqlite3

@@ -20,7 +20,7 @@ from gssr.model.breakdown.result import Breakdown
 from gssr.model.statistics.aggregate import sum_known
 from gssr.model.statistics.balance import imbalance
 from gssr.model.statistics.energy import ENERGY_METRICS, total_joules
-from gssr.model.statistics.sources import Rollups
+from gssr.model.statistics.sources import RollupSource
 from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.rules import TABLE
@@ -287,7 +287,7 @@ class _GpuColumns:
 
     def __init__(self, reader: RunReader) -> None:
         n_gpus = len(reader.gpus)
-        total = Rollups(reader, np.arange(n_gpus), 0).sums(_READ, ALL_TIME, reader.gap_seconds)
+        total = RollupSource(reader, np.arange(n_gpus), 0).sums(_READ, ALL_TIME, reader.gap_seconds)
         self.n_rows, self.n_gaps, self.last_time = total.n_rows, total.n_gaps, total.last_time
         name = next((name for name in DETECTION_METRICS if name in total.sums.measured()), None)
         idle, known = below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))

@@ -20,7 +20,7 @@ from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, over_space
 from gssr.model.statistics.energy import ENERGY_METRICS, total_joules
 from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine
-from gssr.model.statistics.sources import Rollups, host_use
+from gssr.model.statistics.sources import RollupSource, host_use
 from gssr.model.window import warm_up_and_tear_down
 from gssr.score import score_of_means
 from gssr.store.format.schema import LEVELS
@@ -234,7 +234,7 @@ class Answers:
 
         def compute() -> float | None:
             reader = read()
-            rollups = Rollups(reader, np.arange(self._n_gpus), 0)
+            rollups = RollupSource(reader, np.arange(self._n_gpus), 0)
             found = rollups.sums(ENERGY_METRICS, shown, reader.gap_seconds)
             return total_joules(found.joules, found.n_rows, reader.gpus)
 

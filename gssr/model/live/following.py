@@ -20,7 +20,7 @@ from gssr.model.live.answers import Answers
 from gssr.model.live.live_result import STALE_SECONDS
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.statistics.grid import Spans
-from gssr.store.format.rows import GpuLook, GpuProcess, Run, one_run
+from gssr.store.format.rows import GpuLook, GpuProcess, RunRow, one_run
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.format.sound_arrays import sound_samples
 from gssr.store.live_block.read import BlockReader, Blocks, Entries
@@ -194,7 +194,7 @@ class Following:
         """Of each file that is followed the lowest key of a GPU, and the positions of its GPUs by key from there on, -1
         for a GPU that is not of this run."""
         self._run_id = reader.run.run_id
-        self._stands: dict[int, Run] = {}
+        self._stands: dict[int, RunRow] = {}
         """How each file that was asked says that the run stands, by its number."""
         self.happened: dict[int, tuple[int, str]] = {}
         """The newest event of each file that was asked, and its state, by its number."""
@@ -223,7 +223,7 @@ class Following:
         """The GPUs of which something came just now, as flags [n_gpus]."""
         return time.monotonic() - self._came <= self._patience
 
-    def stand(self) -> Run | None:
+    def stand(self) -> RunRow | None:
         """Return the run as all its files together say; None if not all of them have been asked."""
         if not self._stands or len(self._stands) < len(self._followers):
             return None

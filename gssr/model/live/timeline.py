@@ -10,7 +10,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.model.findings.similar_gpus import Bands, bands
-from gssr.model.live.live_result import BUSY, IDLE, Query, Timeline
+from gssr.model.live.live_result import BUSY, IDLE, GridLines, Query
 from gssr.model.results import Grid, Means
 from gssr.model.statistics.balance import outliers, scale_limit
 from gssr.store.format.rows import Gpu
@@ -30,7 +30,7 @@ class _Made(NamedTuple):
     following: bool
     owner: Ints
     """[n_looked_at]: the line of each GPU."""
-    timeline: Timeline
+    timeline: GridLines
     at: float
     """When the GPUs were grouped, monotonic s."""
     cost: float
@@ -46,7 +46,7 @@ class Timelines:
     def show(
         self, query: Query, grid: Grid, window: Means, gpus: tuple[Gpu, ...], node_of: Ints, growing: bool,
         full: float | None = None,
-    ) -> Timeline:  # fmt: skip
+    ) -> GridLines:  # fmt: skip
         """Make the timeline that a query asks for.
 
         Args:
@@ -82,7 +82,7 @@ class Timelines:
             else:
                 members = tuple(looked_at[owner == line] for line in range(int(owner.max(initial=-1)) + 1))
             at, cost = now, time.monotonic() - now
-        timeline = Timeline(names, members, *self._columns(grid, looked_at, owner, len(members), full, made))
+        timeline = GridLines(names, members, *self._columns(grid, looked_at, owner, len(members), full, made))
         self._made = _Made(asked, grid, following, owner, timeline, at, cost)
         return timeline
 
@@ -165,7 +165,7 @@ def _filled(grid: Grid) -> slice:
     return slice(int(done[0]), int(done[-1]) + 1) if len(done) else slice(None)
 
 
-def _lines(timeline: Timeline) -> tuple[Floats, Floats, Floats]:
+def _lines(timeline: GridLines) -> tuple[Floats, Floats, Floats]:
     return timeline.mean, timeline.low, timeline.shares
 
 

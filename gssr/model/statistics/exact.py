@@ -19,7 +19,7 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.model.results import Grid, Statistics
 from gssr.model.statistics.aggregate import PERCENTILES, UNKNOWN, Aggregate, aggregate_of, filtered, numbers_within
-from gssr.model.statistics.sources import Rollups
+from gssr.model.statistics.sources import RollupSource
 from gssr.store.format.buckets import fold, merge
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.sample_arrays import Samples
@@ -209,7 +209,7 @@ _MOST_VECTORS = 1 << 16
 """What was folded chunk by chunk is merged when there is so much of it."""
 
 
-class Exact:
+class ExactSource:
     """A gssr.model.statistics.sources.Source that computes all statistics from raw rows, exact percentiles among them.
     Series, which are means over bins of time, come from rollups, whose means are exact as well."""
 
@@ -219,7 +219,7 @@ class Exact:
         self,
         reader: RunReader,
         positions: Ints,
-        series: Rollups,
+        series: RollupSource,
         progress: Callable[[float], None] | None = None,
     ) -> None:
         """Aggregate the GPUs at these ``positions`` of the run exactly; ``series`` makes series over time from rollups.

@@ -15,7 +15,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from gssr.store.disk import COMPANIONS, PLANTED, companion_path, is_planted, remove_unused, traces_beside
-from gssr.store.format.rows import Merged, Run
+from gssr.store.format.rows import Merged, RunRow
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.merge.copy import HolesError, RefusedError, RunCopier
 from gssr.store.merge.delete import delete_runs
@@ -181,7 +181,7 @@ class _Merge:
                 for run in read_runs(connection)
             }
 
-    def _there(self) -> list[Run]:
+    def _there(self) -> list[RunRow]:
         """List the runs that are in the recording already."""
         if not _has_content(self._target):
             return []

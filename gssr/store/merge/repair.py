@@ -24,7 +24,7 @@ from gssr.store.output_file import PRIVATE, new_file
 from gssr.store.read.check_rollups import LONGEST, wrong_stretches
 from gssr.store.read.histograms import count_sketches, no_bins
 from gssr.store.read.open import RecordingError, connect
-from gssr.store.read.recording import Recording
+from gssr.store.read.recording import RecordingReader
 from gssr.store.read.recording_file import Part, RecordingFile
 from gssr.store.read.window_edges import ALL_TIME, positions_of, starts_of
 from gssr.store.write.create import finished_runs, remove, reopen, seal, seal_again
@@ -104,7 +104,7 @@ def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
     seconds with errors its GPUs, rows and gap; and the number of wrong stretches that can't be mended, because their
     samples were thinned."""
     work, n_thinned = [], 0
-    for run in Recording(shard.file.path, [shard]).runs:
+    for run in RecordingReader(shard.file.path, [shard]).runs:
         for part in run._parts:
             codes = _wrong(part._replace(ended=True))
             young = starts_of(codes) >= part.thinned

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
-from gssr.store.format.rows import Run, missing_ranks
+from gssr.store.format.rows import RunRow, missing_ranks
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import silent_seconds, time_in
 from gssr.store.read.open import RecordingError, connect
@@ -19,13 +19,13 @@ from gssr.store.write.starts import FRESH_SECONDS
 class _Part(NamedTuple):
     """What one file holds of a run. ``silent``: since it was last written, s."""
 
-    run: Run
+    run: RunRow
     ranks: tuple[int, ...]
     is_running: bool
     silent: float
 
 
-def find_runs_that_are_over(target: str, shards: Sequence[str], signs: Sequence[str]) -> list[Run]:
+def find_runs_that_are_over(target: str, shards: Sequence[str], signs: Sequence[str]) -> list[RunRow]:
     """Find the runs of a recording of which nothing is being recorded, nor may be about to begin. Files that can't be
     read are passed over.
 
