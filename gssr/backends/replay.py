@@ -61,7 +61,7 @@ def open_replay(spec: str) -> Backend:
     return ReplayBackend(path, speed)
 
 
-class _File(NamedTuple):
+class _ReplayedFile(NamedTuple):
     """One file of the recording: where in ``gpus`` its GPU keys are, the rowid before its first row, and the query for
     its next rows."""
 
@@ -167,7 +167,7 @@ class ReplayBackend:
         return waiting[0]
 
 
-def _last_run(connections: Sequence[tuple[str, sqlite3.Connection]]) -> tuple[list[_File], tuple[Device, ...]]:
+def _last_run(connections: Sequence[tuple[str, sqlite3.Connection]]) -> tuple[list[_ReplayedFile], tuple[Device, ...]]:
     """Find the files that hold the run that began last, and its GPUs in the order of all pages. Closes the connections
     to all other files. Raises RecordingError when no file holds a run."""
     runs = [run for _, connection in connections for run in read_runs(connection)[-1:]]
@@ -236,13 +236,13 @@ def _device(gpu: Gpu) -> Device:
 
 def _file(
     path: str, connection: sqlite3.Connection, run: RunRow, positions: dict[int, int], keys_of_run: Container[int]
-) -> _File:
+) -> _ReplayedFile:
     columns = metric_columns(connection)
     wanted = ", ".join(selected(connection, "samples", NAMES))
     keys = ", ".join(map(str, positions))
     measured = set(columns) if run.ended_at is None else _measured(connection, columns, keys)
     query = f"SELECT rowid, gpu, time, {wanted} FROM samples WHERE rowid > ? ORDER BY rowid LIMIT ?"
-    return _File(path, connection, positions, _before_first(connection, keys_of_run), query, measured)
+    return _ReplayedFile(path, connection, positions, _before_first(connection, keys_of_run), query, measured)
 
 
 def _before_first(connection: sqlite3.Connection, keys: Container[int]) -> int:

@@ -153,7 +153,7 @@ class GpuFigures(NamedTuple):
     relative_clock: float | None
 
 
-class Held(NamedTuple):
+class VerdictOfRun(NamedTuple):
     """A verdict on a run: its ``code``, and the ``gpus`` it is about, none for all of them."""
 
     code: str
@@ -196,7 +196,7 @@ class RunFigures(NamedTuple):
     partition: str | None = None
     gpus: tuple[GpuFigures, ...] = ()
     began: float = 0.0
-    verdicts: tuple[Held, ...] | None = None
+    verdicts: tuple[VerdictOfRun, ...] | None = None
     step_s: float | None = None
     hours_by_category: tuple[float, ...] | None = None
 
@@ -260,7 +260,7 @@ def read_figures(reader: RunReader, file: str, verdicts: bool = False, rules: Ru
 def _judged(reader: RunReader, rules: RuleTable, gpu_hours: float) -> dict[str, Any]:
     """Return verdicts, the step's length (None: unknown) and the ``gpu_hours`` by category, as fields of RunFigures."""
     judgement = judge_window(reader, np.arange(len(reader.gpus)), ALL_TIME, rules, with_phases=False)
-    held = tuple(Held(verdict.code, verdict.gpus) for verdict in judgement.verdicts)
+    held = tuple(VerdictOfRun(verdict.code, verdict.gpus) for verdict in judgement.verdicts)
     return {
         "verdicts": held,
         "step_s": None if judgement.step is None else judgement.step.seconds,

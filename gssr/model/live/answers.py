@@ -52,7 +52,7 @@ Read = Callable[[], RunReader]
 """The run, to read from now."""
 
 
-class Shown(NamedTuple):
+class QueryAnswer(NamedTuple):
     """What a query shows; see Result for the fields."""
 
     metric: str
@@ -147,7 +147,7 @@ class Answers:
         """Read the files anew for everything asked from now on."""
         self._answers.renew()
 
-    def show(self, query: Query, read: Read, growing: bool, quick: bool) -> Shown:
+    def show(self, query: Query, read: Read, growing: bool, quick: bool) -> QueryAnswer:
         """Answer a query. ``read`` returns the run as it is now; ``growing``: rows may still come; ``quick``: columns
         that take long to read may be coarser (``refined`` is False then)."""
         tally = self._tally
@@ -189,7 +189,7 @@ class Answers:
         curve = (
             self._score_curve(query, Window(grid.start, grid.end), whole, quick, read) if query.score_columns else None
         )
-        return Shown(metric, grid, space, window, recent, moment, host, refined, active_from, energy, curve)
+        return QueryAnswer(metric, grid, space, window, recent, moment, host, refined, active_from, energy, curve)
 
     def _score_curve(self, query: Query, shown: Window, whole: bool, quick: bool, read: Read) -> ScoreCurve | None:
         """Compute the score of all GPUs over the window shown, column by column. None if one of its metrics was not

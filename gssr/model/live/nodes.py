@@ -39,7 +39,7 @@ _COLUMNS = (*(metric.name.removeprefix(OF_HOST) for metric in HOST_METRICS), "me
 _MEMORY = _COLUMNS.index("memory_used")
 
 
-class _Shown(NamedTuple):
+class _NodeAnswer(NamedTuple):
     names: tuple[str, ...]
     grid: Grid
     whole: Means
@@ -128,7 +128,7 @@ class Nodes:
         return self._greatest
 
 
-def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _Shown | None:
+def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _NodeAnswer | None:
     """Read what a query shows of the nodes; None if nothing was recorded about them. ``metric``: "" for the best that
     was measured."""
     times = reader.host_times
@@ -164,7 +164,7 @@ def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _Shown
     until = last if query.end is None else min(query.end, last)
     last_minute = Window(until - RECENT_SECONDS, math.inf if query.end is None else query.end)
     recent = own if base.n_gpus else means(last_minute)  # of GPUs their own is shown
-    return _Shown(names, grid, whole, own, recent, moment, first, last)
+    return _NodeAnswer(names, grid, whole, own, recent, moment, first, last)
 
 
 def _columns(query: Query, first: float, last: float) -> Bins:

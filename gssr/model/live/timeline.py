@@ -21,7 +21,7 @@ REGROUP_SECONDS, REGROUP_COSTS = 2.0, 100
 """Which GPUs are similar is looked at anew after max(2 s, 100 times what it took) while a run grows."""
 
 
-class _Made(NamedTuple):
+class _LastLines(NamedTuple):
     """The last timeline, and what it was made of. ``owner`` int64[n_looked_at]: the line of each GPU; ``at``: when GPUs
     were grouped, monotonic s; ``cost``: how long that took, s."""
 
@@ -41,7 +41,7 @@ class Timelines:
     """Makes timelines of a run, keeping what stays valid from one to the next."""
 
     def __init__(self) -> None:
-        self._made: _Made | None = None
+        self._made: _LastLines | None = None
 
     def show(
         self, query: Query, grid: Grid, window: Means, gpus: tuple[Gpu, ...], node_of: Ints, growing: bool,
@@ -83,7 +83,7 @@ class Timelines:
                 members = tuple(looked_at[owner == line] for line in range(int(owner.max(initial=-1)) + 1))
             at, cost = now, time.monotonic() - now
         timeline = GridLines(names, members, *self._columns(grid, looked_at, owner, len(members), full, made))
-        self._made = _Made(asked, grid, following, owner, timeline, at, cost)
+        self._made = _LastLines(asked, grid, following, owner, timeline, at, cost)
         return timeline
 
     def _grouped(
@@ -106,7 +106,7 @@ class Timelines:
         return found.names, found.owner
 
     def _columns(
-        self, grid: Grid, looked_at: Ints, owner: Ints, n_lines: int, full: float, made: _Made | None
+        self, grid: Grid, looked_at: Ints, owner: Ints, n_lines: int, full: float, made: _LastLines | None
     ) -> tuple[Floats, Floats, Floats]:
         """Compute the lines of a timeline from the columns of a grid.
 

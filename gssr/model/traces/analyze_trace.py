@@ -197,7 +197,7 @@ def analyze_timelines(
     """Analyze the ranks of one run together, each timeline when it is its turn. Times count from the zero of the first.
     Ranks that have nothing of what is ``wanted`` are left out; raises ValueError, a sentence, where none has anything of
     it."""
-    asked = _Asked(wanted, rules, None if tables is None else tuple(tables))
+    asked = _AnalysisRequest(wanted, rules, None if tables is None else tuple(tables))
     return _together(_looked_at(timelines, asked), asked)
 
 
@@ -207,7 +207,7 @@ def analyze_files(
 ) -> TraceAnalysis:  # fmt: skip
     """Do the same for the files of one run, which ``workers`` read. Files that can't be read are left out, and added to the
     run's ``problems``; raises TraceError if none can be read."""
-    asked = _Asked(wanted, rules, None if tables is None else tuple(tables))
+    asked = _AnalysisRequest(wanted, rules, None if tables is None else tuple(tables))
     if len(run.sources) < 2 or not (workers.is_elsewhere or workers.n_for(_n_workers(run)) > 1):
         return _together(_looked_at(run.timelines(), asked), asked)
     return _together(_read_by(workers, run, asked), asked)
@@ -222,11 +222,11 @@ def analyze_ranks(
     """Analyze each rank of a run alone, in the order of the files. Yields the rank (None where the file does not tell it)
     and its analysis, whose times count from the zero of the rank's file. Raises ValueError, a sentence, where no rank has
     anything of what is ``wanted``."""
-    asked = _Asked(wanted, rules, None if tables is None else tuple(tables), by_rank=True)
+    asked = _AnalysisRequest(wanted, rules, None if tables is None else tuple(tables), by_rank=True)
     return _parts(_looked_at(timelines, asked), asked, {})
 
 
-class _Asked(NamedTuple):
+class _AnalysisRequest(NamedTuple):
     """The arguments of ``analyze_timelines``, and whether each rank is analyzed alone."""
 
     wanted: TraceSelection
@@ -250,7 +250,7 @@ class _FilePart(NamedTuple):
     unread: str = ""
 
 
-def _together(files: Iterable[_FilePart], asked: _Asked) -> TraceAnalysis:
+def _together(files: Iterable[_FilePart], asked: _AnalysisRequest) -> TraceAnalysis:
     """Combine what the files of one run say. Raises ValueError, a sentence, where none has anything of what is wanted."""
     there: dict[Track, None] = {}
     parts = (part for _, part in _parts(files, asked, there))
@@ -261,7 +261,7 @@ def _together(files: Iterable[_FilePart], asked: _Asked) -> TraceAnalysis:
     return replace(found, metrics=(*found.metrics, *without)) if without else found
 
 
-def _looked_at(timelines: Iterable[Timeline], asked: _Asked) -> Iterator[_FilePart]:
+def _looked_at(timelines: Iterable[Timeline], asked: _AnalysisRequest) -> Iterator[_FilePart]:
     """Analyze what is asked for of each timeline, when it is its turn; wanted times count from the zero of the first."""
     first: Clock | None = None
     for timeline in timelines:
@@ -292,7 +292,7 @@ def _bytes_of(path: str) -> int:
         return 0
 
 
-def _read_by(workers: Workers, run: TraceSet, asked: _Asked) -> Iterator[_FilePart]:
+def _read_by(workers: Workers, run: TraceSet, asked: _AnalysisRequest) -> Iterator[_FilePart]:
     """Have the files of a run read by workers, and yield what each says that can be read. Where times are asked for, the
     first file is read before all others, as they count from its zero. Raises TraceError if none can be read."""
     sources, zero, n = list(run.sources), None, 0
@@ -319,7 +319,7 @@ def _read_by(workers: Workers, run: TraceSet, asked: _Asked) -> Iterator[_FilePa
 
 
 def _part_of_source(
-    sources: Sequence[TraceSource], run: TraceSet, zero: int | None, asked: _Asked
+    sources: Sequence[TraceSource], run: TraceSet, zero: int | None, asked: _AnalysisRequest
 ) -> Iterator[_FilePart]:  # fmt: skip
     """Read files of a run, in a worker, and yield what each says."""
     for source in sources:
@@ -336,7 +336,7 @@ def _killed(source: TraceSource) -> _FilePart:
     return _FilePart([], unread=f"{source.path}: the process that read it died")
 
 
-def _part_of_file(timeline: Timeline, zero: int | None, asked: _Asked) -> _FilePart:
+def _part_of_file(timeline: Timeline, zero: int | None, asked: _AnalysisRequest) -> _FilePart:
     """Analyze what is asked for of a timeline, or of each of its ranks. ``zero``: the unix time, ns, that wanted times count
     from. Raises ValueError."""
     wanted = asked.wanted
@@ -360,7 +360,7 @@ def _part_of_file(timeline: Timeline, zero: int | None, asked: _Asked) -> _FileP
 
 
 def _parts(
-    files: Iterable[_FilePart], asked: _Asked, there: dict[Track, None]
+    files: Iterable[_FilePart], asked: _AnalysisRequest, there: dict[Track, None]
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:  # fmt: skip
     """Yield the rank (None for all of a file) and the analysis of what is wanted of each file, or of each of its ranks. Adds
     all GPUs of the files to ``there``. Raises ValueError, a sentence, where there is nothing of what is wanted."""
@@ -591,7 +591,7 @@ def _described(part: TracePiece, longest: Sequence[idling.Idle], work_of: Callab
     return gaps
 
 
-class _OfGpu(NamedTuple):
+class _GpuMeasures(NamedTuple):
     """How a GPU was used, its idle time by cause, its longest gaps, and how long it was busy in each step [n steps]."""
 
     use: GpuUse
@@ -602,7 +602,7 @@ class _OfGpu(NamedTuple):
 
 def _of_gpu(
     part: TracePiece, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None
-) -> _OfGpu:
+) -> _GpuMeasures:
     """Measure one GPU in parts between which it was idle, whose figures add up. What is on the GPU and of no type, as the
     syncs of HolisticTraceAnalysis, is busy time and no more.
 
@@ -664,7 +664,7 @@ def _of_gpu(
         waits, TraceCourse(begin, stop, shares[0], tuple(shares[1:])),
         0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
     )  # fmt: skip
-    return _OfGpu(use, _added(causes), idling.longest(*longest), in_steps)
+    return _GpuMeasures(use, _added(causes), idling.longest(*longest), in_steps)
 
 
 def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:

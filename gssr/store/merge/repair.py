@@ -30,7 +30,7 @@ from gssr.store.read.window_edges import ALL_TIME, positions_of, starts_of
 from gssr.store.write.create import finished_runs, remove, reopen, seal, seal_again
 
 
-class _Work(NamedTuple):
+class _WrongStretch(NamedTuple):
     """Stretches of several GPUs that begin at the same time (``begin``, unix s). ``keys``: of the GPUs; ``ranges``:
     first and last rowids between which their samples lie."""
 
@@ -99,7 +99,7 @@ def keep(path: str, copy: str, ended_at: float) -> None:
         raise
 
 
-def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
+def _found(shard: RecordingFile) -> tuple[list[_WrongStretch], int]:
     """Compare all rollups and sketches of a file with its samples. Returns the work to do: for each stretch of LONGEST
     seconds with errors its GPUs, rows and gap; and the number of wrong stretches that can't be mended, because their
     samples were thinned."""
@@ -116,7 +116,7 @@ def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
                 keys[place].append(key_of[position])
             for begin, those in zip(begins.tolist(), keys, strict=True):
                 ranges = tuple(part.searched(begin, begin + LONGEST))
-                work.append(_Work(begin, tuple(those), ranges, run.gap_seconds))
+                work.append(_WrongStretch(begin, tuple(those), ranges, run.gap_seconds))
     return work, n_thinned
 
 
@@ -128,7 +128,7 @@ def _wrong(part: Part) -> Ints:
     return wrong_stretches(part)
 
 
-def _make_anew(connection: sqlite3.Connection, work: _Work, layout: Layout) -> None:
+def _make_anew(connection: sqlite3.Connection, work: _WrongStretch, layout: Layout) -> None:
     """Delete the rollups and sketches of the GPUs ``work.keys`` in one stretch of LONGEST seconds, and write new ones,
     made from the samples. ``layout`` is that of the file's vectors. The caller commits."""
     begin, end = work.begin, work.begin + LONGEST
