@@ -79,8 +79,9 @@ class KeptAnswers:
     def __init__(self, lag_seconds: float, most: int, seldom: bool) -> None:
         self._lag_seconds, self._most = lag_seconds, most
         self._renewed = 0.0 if seldom else None
-        self._answers: OrderedDict[Hashable, tuple[object, float, float]] = OrderedDict()
-        """By question the answer, when it was found (monotonic s), and how long that took, s."""
+        self._answers: OrderedDict[tuple[Hashable, bool], tuple[object, float, float]] = OrderedDict()
+        """By question, and whether the answer grows with the run: the answer, when it was found (monotonic s), and how
+        long that took, s."""
 
     def renew(self) -> None:
         """Find everything anew that is asked from now on and may have grown."""
@@ -89,11 +90,12 @@ class KeptAnswers:
     def find(self, question: Hashable, growing: bool, compute: Callable[[], _Answer]) -> _Answer:
         """Return the answer that is kept, if it still holds, or what ``compute`` returns. ``growing``: the answer changes
         as the run grows."""
-        found, now = self._answers.pop(question, None), time.monotonic()
+        key, now = (question, growing), time.monotonic()
+        found = self._answers.pop(key, None)
         if found is None or (growing and self._is_old(found[1], found[2], now)):
             value: object = compute()
             found = value, now, time.monotonic() - now
-        self._answers[question] = found
+        self._answers[key] = found
         while len(self._answers) > self._most:
             self._answers.popitem(last=False)
         return cast(_Answer, found[0])

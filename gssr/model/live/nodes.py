@@ -82,7 +82,7 @@ class Nodes:
             begin = frame.grid.start + frame.grid.column(cursor) * frame.grid.width
             window = Window(begin, begin + max(frame.grid.width, NODE_INTERVAL))
             is_growing = growing and window.end > frame.last
-            use = self._answers.find((window, is_growing), is_growing, lambda: host_use(read(), window))
+            use = self._answers.find(window, is_growing, lambda: host_use(read(), window))
             moment = {**moment, **host_means(use)}
         return replace(frame, moment=moment, greatest=self._greatest_of(read, growing))
 
@@ -91,7 +91,7 @@ class Nodes:
         GPUs' frame of the same window, or one without GPUs."""
         metric = query.metric if query.metric in OF_NODES else ""
         asked = (metric, query.span, query.end, query.columns, query.width, query.cursor, base.n_gpus, base.grid.width)
-        shown = self._answers.find((asked, growing), growing, lambda: _shown(query, metric, base, read()))
+        shown = self._answers.find(asked, growing, lambda: _shown(query, metric, base, read()))
         if shown is None:
             return None
         if tuple(row.node for row in self._rows) != shown.names:
@@ -120,7 +120,7 @@ class Nodes:
     def _greatest_of(self, read: Read, growing: bool) -> Mapping[str, float]:
         """Return the greatest value that each rate of the nodes has had in the run, at least _LEAST, by metric. It is
         kept and never falls."""
-        found = self._answers.find(("greatest", growing), growing, lambda: read().host_use(ALL_TIME))
+        found = self._answers.find("greatest", growing, lambda: read().host_use(ALL_TIME))
         for metric in HOST_METRICS:
             value = max(found[metric.name.removeprefix(OF_HOST)].greatest or 0.0, _LEAST)
             if not metric.full_scale and value > self._greatest.get(metric.name, 0.0):
