@@ -96,13 +96,6 @@ def _namesakes(names: Iterator[tuple[str, Path]]) -> dict[str, list[str]]:
     }
 
 
-NAMESAKES = {
-    "Recording", "Run",  # of gssr.api, as users know them, and what they are made of
-    "Rollups", "Timeline", "Window",
-}  # fmt: skip
-"""Public classes that still share their name. Only ever taken from."""
-
-
 def test_no_two_files_have_a_public_class_of_one_name() -> None:
     classes = (
         (node.name, source)
@@ -110,7 +103,7 @@ def test_no_two_files_have_a_public_class_of_one_name() -> None:
         for node in tree.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
-    assert not {name: files for name, files in _namesakes(classes).items() if name not in NAMESAKES}
+    assert not _namesakes(classes)
 
 
 LAYERS = sorted(folder.name for folder in (ROOT / "gssr").iterdir() if (folder / "__init__.py").exists())

@@ -23,7 +23,7 @@ from gssr.model.analyze import analyze as analyze_reader
 from gssr.model.findings.notes import thinning
 from gssr.model.results import Analysis, Series, over_space
 from gssr.model.statistics.balance import has_balance
-from gssr.model.statistics.sources import Rollups
+from gssr.model.statistics.sources import RollupSource
 from gssr.model.verdicts.rules import from_environment
 from gssr.model.window import cut, extent
 from gssr.store.read import recording as store
@@ -215,7 +215,7 @@ class Run:
     def _along_time(self, name: str, positions: Ints, window: Window, bins: int) -> Series:
         """Return a metric over time, averaged over these GPUs, in at most ``bins`` bins."""
         span = window.close_at(self.start, self.end)
-        source = Rollups(self.reader, positions, EXACT_ROWS)
+        source = RollupSource(self.reader, positions, EXACT_ROWS)
         interval = self.reader.sampling_seconds or source.aggregate((), window, np.inf).interval or 1.0
         return over_space(source.gpu_series([name], span, window, interval, bins)[name])
 
@@ -260,7 +260,7 @@ class Recording:
     """A recording, opened for reading. ``runs`` are in the order in which they began; ``recording[-1]`` is the last
     one, ``recording["label"]`` the one of that label or run id. Use it in a ``with`` statement, or call ``close``."""
 
-    def __init__(self, opened: store.Recording, path: str | None = None) -> None:
+    def __init__(self, opened: store.RecordingReader, path: str | None = None) -> None:
         self._opened = opened
         self.path = opened.path if path is None else path
         self.runs = tuple(Run(reader) for reader in opened.runs)
@@ -356,10 +356,10 @@ def _open_foreign(path: str) -> Recording:
     from gssr.foreign.open import looked_at
 
     with ExitStack() as until_end:
-        looked = until_end.enter_context(looked_at([path]))
-        for problem in looked.problems:
+        recording, problems = until_end.enter_context(looked_at([path]))
+        for problem in problems:
             warnings.warn(problem, stacklevel=3)
-        opened = store.open_recording(looked.path)
+        opened = store.open_recording(recording)
         (file,) = opened._shards  # which all that reads of it holds
         finalize(file, until_end.pop_all().close)
     return Recording(opened, path)

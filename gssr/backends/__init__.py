@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gssr.backends.base import Backend, BackendError, Device, News, NoDriverPackageError, OpenedBackend, Row
+from gssr.backends.base import (
+    NO_DRIVER_PACKAGE,
+    Backend,
+    BackendError,
+    Device,
+    News,
+    OpenedBackend,
+    Row,
+    UnusableError,
+)
 
 
 class BackendKind(NamedTuple):
@@ -96,7 +105,7 @@ def open_backend(
     except ModuleNotFoundError as error:
         if error.name != "pynvml":
             raise
-        raise NoDriverPackageError from None
+        raise UnusableError(*NO_DRIVER_PACKAGE) from None
 
 
 def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: float) -> OpenedBackend:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gssr.backends.backend_thread import ThreadedBackend
-from gssr.backends.base import Backend, BackendError, Device, NoDriverPackageError, Offer, OpenedBackend
+from gssr.backends.base import NO_DRIVER_PACKAGE, Backend, BackendError, Device, Offer, OpenedBackend
 
 if TYPE_CHECKING:
     from gssr.backends.dcgm.dcgm_backend import DcgmBackend
@@ -191,8 +191,7 @@ def offers(try_out: bool = False) -> list[Offer]:
     try:
         from gssr.backends.nvml import offer_gpm, offer_nvml
     except ModuleNotFoundError:
-        missing = NoDriverPackageError()
-        nvidias = [Offer(name, False, missing.what, missing.cure) for name in ("dcgm", "gpm", "nvml")]
+        nvidias = [Offer(name, False, *NO_DRIVER_PACKAGE) for name in ("dcgm", "gpm", "nvml")]
         return [*nvidias, amd.offer()]
     return [_offer_dcgm(try_out), offer_gpm(), offer_nvml(), amd.offer()]
 

@@ -41,13 +41,11 @@ class UnusableError(BackendError):
         self.cure = cure
 
 
-class NoDriverPackageError(UnusableError):
-    """The package that asks NVIDIA's driver is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "NVIDIA's driver can't be asked without nvidia-ml-py", "pip install 'nvidia-ml-py>=12.560,<14'"
-        )
+NO_DRIVER_PACKAGE = (
+    "NVIDIA's driver can't be asked without nvidia-ml-py",
+    "pip install 'nvidia-ml-py>=12.560,<14'",
+)
+"""What is wrong, and what to do, where the package is not installed that asks NVIDIA's driver."""
 
 
 class Device(NamedTuple):

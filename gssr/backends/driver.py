@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pynvml
 
 from gssr.backends.base import Device, UnusableError
-from gssr.backends.choose import Seen, choose
+from gssr.backends.choose import choose
 
 Handle = Any
 """What NVML gives for a GPU or MIG instance; good until the library is shut down."""
@@ -114,8 +114,7 @@ def visible_gpus(visible: Sequence[str] | None) -> tuple[list[DriverGpu], list[s
     ``visible`` is as gssr.launch.gpu_ids returns it; None: the launcher does not say. Returns them, and sentences about
     GPUs that do not answer or are not shown. Call it between ``start`` and ``stop``. Raises BackendError."""
     found, remarks = gpus()
-    seen = [Seen(gpu.device.device_index, gpu.gpu_uuid, gpu.device.uuid) for gpu in found]
-    positions, remark = choose(seen, visible)
+    positions, remark = choose([(gpu.device, gpu.gpu_uuid) for gpu in found], visible)
     return [found[position] for position in positions], [*remarks, *filter(None, (remark,))]
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from ctypes import byref
+from functools import partial
 from time import monotonic, sleep
-from typing import Any, NamedTuple
+from typing import Any
 
 import pynvml
 
@@ -39,16 +40,6 @@ _ANSWER = "4xId24x"
 """Return code and value of one metric of nvmlGpmMetricsGet; before them its id, after them three names."""
 
 
-class _Side(NamedTuple):
-    """One of a GPU's two samples: the function and its arguments that take it, and the query for what lies between the
-    other sample and it."""
-
-    take: Callable[..., int]
-    arguments: tuple[Any, ...]
-    query: Any
-    query_pointer: Any
-
-
 class Profiler:
     """Profiles one GPU or MIG instance with two samples. ``metrics``: what it measures. Raises pynvml.NVMLError if
     samples cannot be taken at all."""
@@ -57,7 +48,8 @@ class Profiler:
         self.metrics: Sequence[Metric] = _ON_INSTANCES if gpu.instance is not None else PROFILED
         self._most = _MOST_RATIO_OF_INSTANCE if gpu.instance is not None else _MOST_RATIO
         self._samples: list[Any] = []
-        self._sides: list[_Side] = []
+        self._sides: list[tuple[Callable[[], int], Any]] = []
+        """For each of the two samples the function that takes it, and the query for what lies between the other and it."""
         self._next = 0
         self._taken: float | None = None
         self.renew(gpu)
@@ -120,11 +112,10 @@ class Profiler:
             for at, metric in enumerate(self.metrics):
                 query.metrics[at].metricId = metric.gpm
             if gpu.instance is None:
-                side = _Side(library.nvmlGpmSampleGet, (gpu.handle, sample), query, byref(query))
+                take = partial(library.nvmlGpmSampleGet, gpu.handle, sample)
             else:
-                arguments = (gpu.gpu_handle, gpu.instance, sample)
-                side = _Side(library.nvmlGpmMigSampleGet, arguments, query, byref(query))
-            self._sides.append(side)
+                take = partial(library.nvmlGpmMigSampleGet, gpu.gpu_handle, gpu.instance, sample)
+            self._sides.append((take, query))
         self._unpack = struct.Struct("=" + _ANSWER * len(self.metrics)).unpack_from
         self._offset = pynvml.c_nvmlGpmMetricsGet_t.metrics.offset
         self._query = library.nvmlGpmMetricsGet
@@ -142,9 +133,9 @@ class Profiler:
 
     def _take(self) -> int:
         """Take a sample. Returns the driver's return code, 0 for success."""
-        side = self._sides[self._next]
+        take, _ = self._sides[self._next]
         before = monotonic()
-        code = side.take(*side.arguments)
+        code = take()
         after = monotonic()
         # A call is short, but coming back from it may mean waiting for the other thread.
         self._taken = None if code else before if after - before < _SLOW else after
@@ -154,15 +145,15 @@ class Profiler:
     def _measure(self) -> Sequence[Any] | None:
         """Take a sample. Returns return code and value of each metric in turn, between the previous sample and it; None
         if there is no such pair: at the beginning, and after an error. Raises Gone."""
-        side = self._sides[self._next]
+        _, query = self._sides[self._next]
         before = self._taken
         code = self._take()
         if not code:
             if before is None:
                 return None
-            code = self._query(side.query_pointer)
+            code = self._query(byref(query))
             if not code:
-                return self._unpack(side.query, self._offset)
+                return self._unpack(query, self._offset)
         if code in GONE:
             self._taken = None
             raise Gone(str(pynvml.NVMLError(code)))

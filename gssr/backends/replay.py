@@ -19,7 +19,7 @@ from gssr.store.format.columns import metric_columns, selected
 from gssr.store.format.layout import layout_of
 from gssr.store.format.limits import GREATEST, LATEST, number_within
 from gssr.store.format.rollup import unpack_vector
-from gssr.store.format.rows import Gpu, Run, gpu_order
+from gssr.store.format.rows import Gpu, RunRow, gpu_order
 from gssr.store.read.gpu_spans import apart, spans_of
 from gssr.store.read.open import RecordingError, connect, files_of
 from gssr.store.read.small_tables import read_gpus, read_runs, read_thinned
@@ -61,7 +61,7 @@ def open_replay(spec: str) -> Backend:
     return ReplayBackend(path, speed)
 
 
-class _File(NamedTuple):
+class _ReplayedFile(NamedTuple):
     """One file of the recording: where in ``gpus`` its GPU keys are, the rowid before its first row, and the query for
     its next rows."""
 
@@ -167,14 +167,14 @@ class ReplayBackend:
         return waiting[0]
 
 
-def _last_run(connections: Sequence[tuple[str, sqlite3.Connection]]) -> tuple[list[_File], tuple[Device, ...]]:
+def _last_run(connections: Sequence[tuple[str, sqlite3.Connection]]) -> tuple[list[_ReplayedFile], tuple[Device, ...]]:
     """Find the files that hold the run that began last, and its GPUs in the order of all pages. Closes the connections
     to all other files. Raises RecordingError when no file holds a run."""
     runs = [run for _, connection in connections for run in read_runs(connection)[-1:]]
     if not runs:
         raise RecordingError(f"{connections[0][0]}: holds no run")
     last = max(runs, key=lambda run: run.started_at or 0.0)
-    owned: list[tuple[str, sqlite3.Connection, Run, list[Gpu]]] = []
+    owned: list[tuple[str, sqlite3.Connection, RunRow, list[Gpu]]] = []
     listed: dict[_Identity, list[tuple[sqlite3.Connection, Gpu]]] = {}
     for path, connection in connections:
         run = read_runs(connection)[-1:]
@@ -235,14 +235,14 @@ def _device(gpu: Gpu) -> Device:
 
 
 def _file(
-    path: str, connection: sqlite3.Connection, run: Run, positions: dict[int, int], keys_of_run: Container[int]
-) -> _File:
+    path: str, connection: sqlite3.Connection, run: RunRow, positions: dict[int, int], keys_of_run: Container[int]
+) -> _ReplayedFile:
     columns = metric_columns(connection)
     wanted = ", ".join(selected(connection, "samples", NAMES))
     keys = ", ".join(map(str, positions))
     measured = set(columns) if run.ended_at is None else _measured(connection, columns, keys)
     query = f"SELECT rowid, gpu, time, {wanted} FROM samples WHERE rowid > ? ORDER BY rowid LIMIT ?"
-    return _File(path, connection, positions, _before_first(connection, keys_of_run), query, measured)
+    return _ReplayedFile(path, connection, positions, _before_first(connection, keys_of_run), query, measured)
 
 
 def _before_first(connection: sqlite3.Connection, keys: Container[int]) -> int:

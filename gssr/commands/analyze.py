@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gssr.report.page import PageOptions
     from gssr.report.terminal import RunLine
     from gssr.store.index import Index
-    from gssr.store.read.recording import Recording, RunReader
+    from gssr.store.read.recording import RecordingReader, RunReader
     from gssr.workers import Workers
 
 REPORT_ENDS = (".html", ".pdf")
@@ -256,10 +256,10 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
     from gssr.store.read.open import RecordingError
 
     keep_freed()
-    history = None if earlier is None else _History(earlier, rules)
+    history = None if earlier is None else _EarlierRuns(earlier, rules)
     try:
         with looking_at(names, together=True) as places:
-            reading = _Reading(options, metrics, rules, places, history)
+            reading = _RunAnalyses(options, metrics, rules, places, history)
             if options.json:
                 return _put_json(reading, names, options.report, options.purpose)
             for _ in reading.analyses(names):
@@ -272,7 +272,7 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
     return code if code != OK else reading.code
 
 
-class _Shown(NamedTuple):
+class _RecordingOutput(NamedTuple):
     """What is shown of the recording ``name``: its ``analyses`` or, of more than MOST_PAGES, the ``lines`` of a table."""
 
     name: str
@@ -280,7 +280,7 @@ class _Shown(NamedTuple):
     lines: "list[RunLine]"
 
 
-class _History:
+class _EarlierRuns:
     """The runs in a folder, read when they are first asked for, through the index."""
 
     def __init__(self, folder: str, rules: "RuleTable") -> None:
@@ -315,7 +315,7 @@ class _History:
         )
 
 
-class _Reading:
+class _RunAnalyses:
     """Analyses recordings one run after the other; what is to be ``shown`` of them in the end; and the exit ``code`` so
     far. ``places``: what is opened in place of a name, "" for nothing."""
 
@@ -325,12 +325,12 @@ class _Reading:
         metrics: tuple[str, ...] | None,
         rules: "RuleTable",
         places: Mapping[str, str],
-        earlier: _History | None = None,
+        earlier: _EarlierRuns | None = None,
     ) -> None:
         """``metrics``: their names, None for all; ``earlier``: the runs to compare with, None for none."""
         self._options, self._metrics, self._rules, self._places = options, metrics, rules, places
         self._earlier = earlier
-        self.shown: list[_Shown] = []
+        self.shown: list[_RecordingOutput] = []
         self.code = OK
 
     def analyses(self, names: Sequence[str]) -> "Iterator[Analysis]":
@@ -368,7 +368,7 @@ class _Reading:
             return []
         return [name, *(each for each, place in self._places.items() if name in self._places and not place)]
 
-    def _of(self, name: str, recording: "Recording") -> "Iterator[Analysis]":
+    def _of(self, name: str, recording: "RecordingReader") -> "Iterator[Analysis]":
         """Yield the analyses of one recording's runs, and keep what is to be shown of them. Raises ValueError."""
         from dataclasses import replace
 
@@ -384,7 +384,7 @@ class _Reading:
                 f"{len(readers):,} runs: reports and pictures are made of {MOST_PAGES} at most: name one with --run"
             )
         numbers = {reader.run.run_id: number for number, reader in enumerate(recording.runs, 1)}
-        shown, bar = _Shown(name, [], []), ProgressBar("reading samples")
+        shown, bar = _RecordingOutput(name, [], []), ProgressBar("reading samples")
         wanted = _wanted(options, self._metrics, self._rules, bar.show, tables=many)
         self.shown.append(shown)
         for reader in readers:
@@ -473,10 +473,10 @@ def _wanted(
     )
 
 
-def _put_json(reading: _Reading, names: Sequence[str], report: str | None, purpose: str | None) -> int:
+def _put_json(reading: _RunAnalyses, names: Sequence[str], report: str | None, purpose: str | None) -> int:
     """Analyse the recordings, print the JSON object and write the report if one is asked for; return the exit code.
 
-    Nothing is printed before everything was read. Raises ValueError as ``_Reading.analyses``.
+    Nothing is printed before everything was read. Raises ValueError as ``_RunAnalyses.analyses``.
     """
     from gssr.commands.printing import Spool
     from gssr.report.json_document import pieces
@@ -508,7 +508,7 @@ def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) 
     )
 
 
-def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[str, ...] | None) -> int:
+def _show(shown: Sequence[_RecordingOutput], options: argparse.Namespace, metrics: tuple[str, ...] | None) -> int:
     """Write the report and the pictures that are asked for, and print the page; return the exit code."""
     if options.report is not None:
         code = _report(shown, options.report, options.purpose)
@@ -595,7 +595,7 @@ def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: DrawingC
                 tell(f"{path}: left out, there is nothing to draw: {error}")
 
 
-def _report(shown: Sequence[_Shown], path: str, purpose: str | None) -> int:
+def _report(shown: Sequence[_RecordingOutput], path: str, purpose: str | None) -> int:
     """Write the report, or say why that fails; return the exit code."""
     try:
         _write_report(shown, path, purpose)
@@ -604,7 +604,7 @@ def _report(shown: Sequence[_Shown], path: str, purpose: str | None) -> int:
     return OK
 
 
-def _write_report(shown: Sequence[_Shown], path: str, purpose: str | None) -> None:
+def _write_report(shown: Sequence[_RecordingOutput], path: str, purpose: str | None) -> None:
     """Write the report, PDF or HTML by the end of ``path``, and name it on stderr.
 
     ``purpose``: as --for has it, None for the whole report. Raises OSError.

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gssr.commands import Option
 
@@ -104,24 +104,17 @@ def write_digests(
         if time.monotonic() > until:
             break
         progress(place / len(wanted))
-        digest = next(found)
-        refused += digest.refused
-        rows += [row._replace(digest=text) for text in digest.texts]
+        digests, why_not = next(found)
+        refused += why_not
+        rows += [row._replace(digest=text) for text in digests]
     found.close()
     attach(recording, rows)
     return len(rows), refused
 
 
-class _Digest(NamedTuple):
-    """The digest of a trace, in a list, or the reasons why there is none."""
-
-    texts: list[str]
-    refused: list[str]
-
-
-def _digest_each(wanted: Sequence[tuple[int, AttachedTrace]], recording: str) -> Generator[_Digest]:
-    """Digest traces that are attached to a recording, each given by the number of its run and its row, and yield what comes
-    of each."""
+def _digest_each(wanted: Sequence[tuple[int, AttachedTrace]], recording: str) -> Generator[tuple[list[str], list[str]]]:
+    """Digest traces that are attached to a recording, each given by the number of its run and its row. Yields of each its
+    digest, in a list, and the reasons why there is none: one of the two is empty."""
     from gssr.model.joined.digest import digest_of
     from gssr.model.joined.explain import explain_window
     from gssr.store.read.recording import open_recording
@@ -129,25 +122,25 @@ def _digest_each(wanted: Sequence[tuple[int, AttachedTrace]], recording: str) ->
 
     with closing(open_recording(recording)) as opened:
         for number, row in wanted:
-            run, own = opened.runs[number], _Digest([], [])
+            run, digests, refused = opened.runs[number], list[str](), list[str]()
             for match in laid_over(run, recording, rows=[row]):
                 if isinstance(match, str):
-                    own.refused.append(match)
+                    refused.append(match)
                     continue
                 found = explain_window(match, range(len(run.gpus)), Window())
                 text = None if found is None else digest_of(found, run.gpus)
                 if text is None:
-                    own.refused.append(f"{match.path}: shows nothing of the run that could be kept")
+                    refused.append(f"{match.path}: shows nothing of the run that could be kept")
                 else:
-                    own.texts.append(text)
-            yield own
+                    digests.append(text)
+            yield digests, refused
 
 
-def _killed(recording: str, wanted: tuple[int, AttachedTrace]) -> _Digest:
-    """Return what is said of a trace that no worker has survived."""
+def _killed(recording: str, wanted: tuple[int, AttachedTrace]) -> tuple[list[str], list[str]]:
+    """Return what is said of a trace that no worker has survived, as ``_digest_each`` does."""
     from gssr.store.disk import traces_beside
 
-    return _Digest([], [f"{traces_beside(recording)}/{wanted[1].path}: the process that read it died"])
+    return [], [f"{traces_beside(recording)}/{wanted[1].path}: the process that read it died"]
 
 
 def laid_over(

@@ -62,26 +62,21 @@ OPTIONS = (
 )
 
 
-class ChangeLimit(NamedTuple):
-    """How much worse a score may be: by ``value``, or by that share of the first score."""
-
-    value: float
-    relative: bool
-
-    def allowed(self, first: float) -> float:
-        """Return the limit in units of the number that is compared; ``first``: its value in the first run."""
-        return self.value * first if self.relative else self.value
-
-
 class Condition(NamedTuple):
     """A change that is too much: of the number ``name`` (a key of the JSON object), down (-1) or up (1) by more than
-    ``limit``. ``option``: as it was given; ``worse``: what such a change is called."""
+    ``limit``, which is a share of the first run's value where it ``is_relative``. ``option``: as it was given; ``worse``:
+    what such a change is called."""
 
     name: str
     sign: int
-    limit: ChangeLimit
+    limit: float
+    is_relative: bool
     option: str
     worse: str
+
+    def allowed(self, first: float) -> float:
+        """Return the limit in units of the number that is compared; ``first``: its value in the first run."""
+        return self.limit * first if self.is_relative else self.limit
 
 
 _CHANGE = re.compile(r"\s*([\w.]+)\s*([<>])\s*([+-]?\d*\.?\d+)\s*(%?)\s*")
@@ -104,12 +99,13 @@ def condition_of(text: str) -> Condition:
     if value and (value < 0) != down:
         raise ValueError(f"{text!r}: after {sign} comes a change {'below' if down else 'above'} 0, as in '{name} {sign} "
                          f"{'-' * down}5 %'")  # fmt: skip
-    limit = ChangeLimit(abs(value), bool(percent))
-    return Condition(name, -1 if down else 1, limit, f"--fail-if '{text}'", "lower" if down else "higher")
+    worse = "lower" if down else "higher"
+    return Condition(name, -1 if down else 1, abs(value), bool(percent), f"--fail-if '{text}'", worse)
 
 
-def limit_of(text: str) -> ChangeLimit:
-    """Parse a limit from 0 to 1, ``5%`` or ``0.05``. Raises ValueError with a sentence."""
+def limit_of(text: str) -> tuple[float, bool]:
+    """Parse a limit from 0 to 1, ``5%`` or ``0.05``. Returns it as a number, and whether it is a share of the first run's
+    value. Raises ValueError with a sentence."""
     relative = text.strip().endswith("%")
     try:
         value = float(text.strip().rstrip("%"))
@@ -118,7 +114,7 @@ def limit_of(text: str) -> ChangeLimit:
     value = value / 100 if relative else value
     if not 0 <= value <= 1:
         raise ValueError(f"{text!r} is not between 0 and {'100%' if relative else '1'}")
-    return ChangeLimit(value, relative)
+    return value, relative
 
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
@@ -267,7 +263,7 @@ def _conditions(options: argparse.Namespace) -> list[Condition]:
     try:
         option = "--fail-if-worse"
         if options.fail_if_worse is not None:
-            found.append(Condition("score", -1, limit_of(options.fail_if_worse), option, "worse"))
+            found.append(Condition("score", -1, *limit_of(options.fail_if_worse), option, "worse"))
         option = "--fail-if"
         return found + [condition_of(text) for text in options.fail_if or ()]
     except ValueError as error:
@@ -285,13 +281,14 @@ def _failed(comparisons: "Sequence[Comparison]", below: float | None, conditions
         if below is not None and not (score.b is not None and score.b >= below):
             what = "an unknown score" if score.b is None else f"a score of {score.b:.3f}"
             found.append(f"{letter} has {what}: --fail-below {below:g}")
-        for name, sign, limit, option, worse in conditions:
+        for condition in conditions:
+            name, option = condition.name, condition.option
             change = each.change_of(name)
             if change is None or change.a is None or change.difference is None or change.noise is None:
                 found.append(f"{letter} can't be compared with A, as {name} or its noise is unknown: {option}")
-            elif sign * change.difference > max(limit.allowed(change.a), change.noise, math.ulp(1.0)):
+            elif condition.sign * change.difference > max(condition.allowed(change.a), change.noise, math.ulp(1.0)):
                 by = f"{abs(change.difference):.3f}" if name == "score" else f"{abs(change.difference):.3g}"
-                found.append(f"{letter}'s {name} is {worse} by {by}, {_share(change.relative)}: {option}")
+                found.append(f"{letter}'s {name} is {condition.worse} by {by}, {_share(change.relative)}: {option}")
     return found
 
 
@@ -305,12 +302,13 @@ def _undecided(comparisons: "Sequence[Comparison]", conditions: Sequence[Conditi
 
     found = []
     for letter, each in zip("BCDEFGHIJKLMNOPQRSTUVWXYZ", comparisons, strict=False):
-        for name, _, limit, option, _ in conditions:
+        for condition in conditions:
+            name, option = condition.name, condition.option
             change = each.change_of(name)
             if change is None or change.a is None or change.noise is None or change.outcome != "within noise":
                 continue
-            if 0 < limit.allowed(change.a) < change.noise:
-                noise = _share(change.noise / change.a) if limit.relative else f"{change.noise:.3g}"
+            if 0 < condition.allowed(change.a) < change.noise:
+                noise = _share(change.noise / change.a) if condition.is_relative else f"{change.noise:.3g}"
                 spread = "" if name in ONE_A_RUN else " by its spread over GPUs and time"
                 found.append(f"{letter}'s {name} can't be judged that finely: up to {noise} is noise{spread}: {option}")
     return found

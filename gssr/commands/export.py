@@ -129,7 +129,7 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str], workers: "Wo
 
     ``called``: of places that stand in for a file of another tool, that file's name; ``workers``: who reads recordings.
     """
-    from gssr.convert.tables import EXPORTED, DatasetBusyError, ExportError
+    from gssr.convert.tables import EXPORTED, ExportError
     from gssr.convert.traces import TRACE_TABLES, export_traces
     from gssr.model.verdicts.rules import from_environment
     from gssr.store.read.open import recordings_in
@@ -169,7 +169,7 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str], workers: "Wo
             recordings = {name: called.get(name, name) for name in found.names}
             n_runs, n_there, code = _export(recordings, sink, tables, rules, workers)
     except (TraceError, ExportError, ValueError) as error:
-        return fail(f"{options.output}: {error}" if isinstance(error, DatasetBusyError) else str(error), BAD_INPUT)
+        return fail(str(error), BAD_INPUT)
     except OSError as error:
         return fail(f"{error.filename or options.output}: can't be written: {error.strerror}", BAD_INPUT)
     n_runs += n_traced
@@ -293,7 +293,7 @@ def _intervals(run: "RunReader", recording: str) -> "Iterator[Timeline]":
 def _sink(options: argparse.Namespace, names: Sequence[str]) -> "Iterator[Sink]":
     """Yield what takes the tables in the wanted format.
 
-    Raises ImportError where the package for it is missing, OSError where the folder can't be written, DatasetBusyError where
+    Raises ImportError where the package for it is missing, OSError where the folder can't be written, ExportError where
     somebody else writes into it.
     """
     from gssr.store.output_file import access_of

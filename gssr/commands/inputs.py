@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gssr.model.fleet.fleet import Fleet, FleetRequest
     from gssr.model.fleet.held_idle import Growing
     from gssr.store.index import Index
-    from gssr.store.read.recording import Recording, RunReader
+    from gssr.store.read.recording import RecordingReader, RunReader
 
 
 RULES = Option(
@@ -139,12 +139,12 @@ def looking_at(names: Sequence[str], together: bool = False, live: bool = False)
             from gssr.foreign.open import looked_at
 
             growing = live and is_growing(group[0])
-            looked = until_end.enter_context(followed(group[0]) if growing else looked_at(group))
-            for problem in looked.problems:
+            path, problems = until_end.enter_context(followed(group[0]) if growing else looked_at(group))
+            for problem in problems:
                 tell(problem)
             words = " ".join(map(quote, group[:3])) + (" ..." if len(group) > 3 else "")
             tell(f"read into a temporary recording; to keep it: gssr import {words} -o NAME.sql")
-            found |= dict.fromkeys(group, "") | {group[0]: looked.path}
+            found |= dict.fromkeys(group, "") | {group[0]: path}
         yield found
 
 
@@ -168,10 +168,10 @@ def with_foreign(places: Sequence[str]) -> Iterator[list[str]]:
                     continue  # recordings alone
             elif place in found:
                 continue
-            looked = until_end.enter_context(looked_at([place], apart=True))
-            for problem in looked.problems:
+            path, problems = until_end.enter_context(looked_at([place], apart=True))
+            for problem in problems:
                 tell(problem)
-            found.append(looked.path)
+            found.append(path)
         yield found
 
 
@@ -182,7 +182,7 @@ def _holds_recordings(name: str) -> bool:
     return os.path.isdir(name) and bool(recordings_in([name]).names)
 
 
-def chosen_runs(recording: Recording, run: str | None) -> Sequence[RunReader]:
+def chosen_runs(recording: RecordingReader, run: str | None) -> Sequence[RunReader]:
     """Return the runs that --run names by id, label or number (-1 is the last); all for None.
 
     Raises ValueError with a sentence that lists those there are.

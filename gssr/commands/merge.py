@@ -144,17 +144,17 @@ def _repair(path: str) -> int:
     from gssr.store.read.open import RecordingError
 
     try:
-        repaired = repair(path)
+        n_repaired, n_thinned, tables = repair(path)
     except RecordingError as error:
         return fail(str(error), BAD_INPUT)
     name = clean(path)
-    if repaired.n_thinned:
+    if n_thinned:
         return fail(
-            f"{path}: rollups of {repaired.n_thinned:,} x 10 minutes of a GPU are damaged, and the samples are thinned",
+            f"{path}: rollups of {n_thinned:,} x 10 minutes of a GPU are damaged, and the samples are thinned",
             BAD_INPUT,
         )
-    wrong = [f"the rollups of {repaired.n:,} x 10 minutes of a GPU were missing or damaged"] if repaired.n else []
-    wrong += [f"the rollups of {table} did not count all of it" for table in repaired.use]
+    wrong = [f"the rollups of {n_repaired:,} x 10 minutes of a GPU were missing or damaged"] if n_repaired else []
+    wrong += [f"the rollups of {table} did not count all of it" for table in tables]
     if not wrong:
         return put(f"{name}: is in one file, and its rollups are whole: there was nothing to do\n")
     return put(f"{name}: {', and '.join(wrong)}: made anew\n")

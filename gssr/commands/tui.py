@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, in_browser, put, screen
 from gssr.commands.attached import ATTACH, laid_over, wrong_attach
@@ -146,7 +146,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
             return found if isinstance(found, int) else _serve(options)
         with screen.saying(reading):
             found = _open_content(options, given)
-            app = found if isinstance(found, int) else _make_app(options, names[0], found, until_end.close)
+            app = found if isinstance(found, int) else _make_app(options, names[0], *found, until_end.close)
         if isinstance(app, int):
             return app
         app.reading, app.file = reading, names[0]
@@ -167,20 +167,22 @@ def _serve(options: argparse.Namespace) -> int:
     return OK
 
 
-class _ScreenContent(NamedTuple):
-    """The recordings of a screen, how it begins, and the rules by which it judges."""
-
-    watches: "list[Watch]"
-    begin: screen.ScreenStart
-    table: "RuleTable"
-
-
 def _make_app(
-    options: argparse.Namespace, name: str, shown: _ScreenContent, before_end: Callable[[], None]
+    options: argparse.Namespace,
+    name: str,
+    watches: "list[Watch]",
+    begin: screen.ScreenStart,
+    rules: "RuleTable",
+    before_end: Callable[[], None],
 ) -> "LiveScreen":
     """Make the app.
 
-    ``name``: the first file's; ``before_end``: is called when a signal ends the screen.
+    Args:
+        name: the first file's.
+        watches: the recordings that it shows.
+        begin: how it begins.
+        rules: by which it judges.
+        before_end: is called when a signal ends the screen.
     """
     screen.take_terminal(before_end)
 
@@ -188,15 +190,17 @@ def _make_app(
     from gssr.tui.app import LiveScreen
 
     marks = glyph_set(options.ascii or not screen.speaks_utf8())
-    app = LiveScreen(shown.watches, marks, shown.begin.hz, screen.colors(), shown.begin.theme, shown.table)
+    app = LiveScreen(watches, marks, begin.hz, screen.colors(), begin.theme, rules)
     app.waiting = not_yet(name)
-    shown.begin.apply(app)
+    begin.apply(app)
     return app
 
 
-def _open_content(options: argparse.Namespace, names: Sequence[str]) -> _ScreenContent | int:
-    """Open what the screen shows, as the options and files say; where something is wrong, say it and return the exit
-    code."""
+def _open_content(
+    options: argparse.Namespace, names: Sequence[str]
+) -> "tuple[list[Watch], screen.ScreenStart, RuleTable] | int":
+    """Open what the screen shows, as the options and files say. Returns the recordings, how the screen begins, and the
+    rules by which it judges; where something is wrong, says it and returns the exit code."""
     from dataclasses import replace
 
     from gssr.model.verdicts.rules import from_environment
@@ -232,7 +236,7 @@ def _open_content(options: argparse.Namespace, names: Sequence[str]) -> _ScreenC
         watches = watches_of(names, run_id, options.attach, options.offset, options.ranks, begin.own)
     except ValueError as error:
         return fail(str(error), USAGE)
-    return _ScreenContent(watches, begin, table)
+    return watches, begin, table
 
 
 def _why_no_recording(name: str) -> str:

@@ -109,7 +109,7 @@ def _dask(address: str) -> Iterator[Workers]:
                 has = f"GSSR {version}" if version else "no GSSR"
                 raise NoWorkersError(f"{what}: the worker {worker} has {has}: install {__version__} there")
         n_workers = max(sum(client.nthreads().values()), 1)
-        yield Workers(client.get_executor(pure=False), n_workers, _Presence(client, what).check)
+        yield Workers(client.get_executor(pure=False), n_workers, _presence_check(client, what))
     finally:
         with suppress(Exception):
             client.close(timeout=5)
@@ -125,24 +125,24 @@ def _own_version_text() -> str:
     return __version__
 
 
-class _Presence:
-    """A check that a Dask scheduler still has workers. ``what`` names the scheduler in errors."""
+def _presence_check(client: Any, what: str) -> Callable[[], None]:
+    """Return a function that raises NoWorkersError if a Dask scheduler is gone, or has had no worker for a while. ``what``
+    names the scheduler in errors."""
+    import time
 
-    def __init__(self, client: Any, what: str) -> None:
-        self._client, self._what = client, what
-        self._alone_since: float | None = None
+    from gssr.workers import NoWorkersError
 
-    def check(self) -> None:
-        """Raise NoWorkersError if the scheduler is gone, or has had no worker for a while."""
-        import time
+    alone_since: float | None = None
 
-        from gssr.workers import NoWorkersError
-
-        if self._client.status not in ("running", "connecting"):
-            raise NoWorkersError(f"{self._what}: the scheduler is gone")
-        if self._client.scheduler_info()["workers"]:
-            self._alone_since = None
+    def check() -> None:
+        nonlocal alone_since
+        if client.status not in ("running", "connecting"):
+            raise NoWorkersError(f"{what}: the scheduler is gone")
+        if client.scheduler_info()["workers"]:
+            alone_since = None
             return
-        self._alone_since = self._alone_since or time.monotonic()
-        if time.monotonic() - self._alone_since > _PATIENCE:
-            raise NoWorkersError(f"{self._what}: all workers are gone, and none has come back in {_PATIENCE:.0f} s")
+        alone_since = alone_since or time.monotonic()
+        if time.monotonic() - alone_since > _PATIENCE:
+            raise NoWorkersError(f"{what}: all workers are gone, and none has come back in {_PATIENCE:.0f} s")
+
+    return check

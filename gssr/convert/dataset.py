@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gssr.convert.parquet import array_of, parquet_writer, type_of
-from gssr.convert.tables import EXPORTED, RUN, Columns, DatasetBusyError, ExportError, ExportTable, Sink, WrittenFile
+from gssr.convert.tables import EXPORTED, RUN, Columns, ExportError, ExportTable, Sink, WrittenFile
 from gssr.model.fleet.fleet import week_of
 from gssr.store.disk import FILE
 from gssr.store.merge.lock import Lock, acquire
@@ -297,11 +297,11 @@ class ParquetDataset(DatasetSink):
 
     def __init__(self, folder: str, overwrite: bool, access: Access) -> None:
         """``overwrite``: replace runs that are there already; ``access``: for whom files and folders are made. Raises
-        OSError, and DatasetBusyError if another process is at work."""
+        OSError, and ExportError if another process is at work."""
         output_folder(folder, access)
         lock = acquire(folder, _PATIENCE)
         if lock is None:
-            raise DatasetBusyError("another export is writing into it")
+            raise ExportError(f"{folder}: another export is writing into it")
         self._lock: Lock = lock
         for name in os.listdir(folder):
             if name.startswith(_ASIDE):

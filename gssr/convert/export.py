@@ -92,7 +92,7 @@ def _samples(
     passes = range(0, max(len(names), 1), sink.most_nodes)
     total, done = max(reader.n_rows, 1) * len(passes), 0
     for lowest in passes:
-        held = _Held(sink.rows_together)
+        held = _HeldRows(sink.rows_together)
         for piece in in_pieces(reader, metrics, ROWS):
             own = number[piece.gpu]
             rows = np.flatnonzero((own >= lowest) & (own - lowest < sink.most_nodes))
@@ -107,7 +107,7 @@ def _samples(
             yield _of_a_node(reader, table, samples)
 
 
-class _Held:
+class _HeldRows:
     """Collects raw rows by node until a node has ``enough`` of them, or all nodes together have MOST_HELD."""
 
     def __init__(self, enough: int) -> None:

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from gssr.convert.tables import ExportError
 from gssr.store.format.layout import FIELDS
@@ -29,19 +29,14 @@ _FIRST_SECONDS = 5.0
 """A rank's first row is about the time since its start if that was no longer ago."""
 
 
-class NodeAllocation(NamedTuple):
-    """The CPUs and the memory (bytes; 0: all that a node has) that Slurm gave a job on each of its nodes; None is
-    unknown."""
-
-    cpus: int | None
-    memory: int | None
-
-
-def allocation_of(job_id: str | None, environ: Mapping[str, str], gpus_per_node: int) -> NodeAllocation:
-    """Read what Slurm gave the job from its variables, which are there within the job. Nothing is known of another job,
-    and where nodes got different numbers of CPUs. ``gpus_per_node``: of a job that asked for memory by GPU; 0 if unknown."""
+def cpus_and_memory(
+    job_id: str | None, environ: Mapping[str, str], gpus_per_node: int
+) -> tuple[int | None, int | None]:
+    """Read the CPUs and the memory (bytes; 0: all that a node has) that Slurm gave the job on each of its nodes, from its
+    variables, which are there within the job. Both are None of another job, and where nodes got different numbers of
+    CPUs. ``gpus_per_node``: of a job that asked for memory by GPU; 0 if unknown."""
     if job_id is None or environ.get("SLURM_JOB_ID") != job_id:
-        return NodeAllocation(None, None)
+        return None, None
     found = _SAME_FOR_ALL.fullmatch(environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
     cpus = int(found[1]) if found else None
     for name, times in (
@@ -49,8 +44,8 @@ def allocation_of(job_id: str | None, environ: Mapping[str, str], gpus_per_node:
     ):  # fmt: skip
         text = environ.get(name, "")
         if text.isdecimal() and (times or text == "0"):
-            return NodeAllocation(cpus, int(text) * times * _MIB)
-    return NodeAllocation(cpus, None)
+            return cpus, int(text) * times * _MIB
+    return cpus, None
 
 
 def write(runs: Sequence[RunReader], stream: BinaryIO, environ: Mapping[str, str]) -> list[str]:
@@ -91,10 +86,10 @@ def job_summary(runs: Sequence[RunReader], environ: Mapping[str, str]) -> dict[s
             own["used_memory"] = memory
     gpus_of_node = {len({gpu.uuid for run in runs for gpu in run.gpus if gpu.node == node}) for node in nodes}
     own_job = next((run.run.job_id for run in runs), None)
-    given = allocation_of(own_job, environ, gpus_of_node.pop() if len(gpus_of_node) == 1 else 0)
+    cpus, given_memory = cpus_and_memory(own_job, environ, gpus_of_node.pop() if len(gpus_of_node) == 1 else 0)
     for node, own in nodes.items():
-        memory = given.memory or (_node_memory(runs).get(node) if given.memory == 0 else None)
-        own |= {"cpus": given.cpus} if given.cpus else {}
+        memory = given_memory or (_node_memory(runs).get(node) if given_memory == 0 else None)
+        own |= {"cpus": cpus} if cpus else {}
         own |= {"total_memory": memory} if memory else {}
     return {node: own for node, own in nodes.items() if own}
 

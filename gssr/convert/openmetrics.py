@@ -29,7 +29,7 @@ _LEAST_ROW = 30
 _LINES = 20_000
 
 
-class _Part(NamedTuple):
+class _GpuOfRun(NamedTuple):
     """A GPU of a run: ``position`` in the reader's GPUs, ``rows`` it has about, and times of the run's first and last
     sample, unix s."""
 
@@ -45,7 +45,7 @@ class _GpuSeries(NamedTuple):
     other in time."""
 
     labels: dict[str, object]
-    parts: list[_Part]
+    parts: list[_GpuOfRun]
 
     @property
     def rows(self) -> float:
@@ -78,7 +78,7 @@ def _write_family(family: Family, texts: Iterator[str], stream: BinaryIO) -> Non
 def _gpu_series(runs: Sequence[RunReader]) -> list[_GpuSeries]:
     """Gather the GPUs of all runs. Runs that had one GPU one after the other are one series; where they overlap in time,
     each further one gets a series of its own, with the label ``overlap``. GPUs of runs without samples are left out."""
-    by_gpu: dict[tuple[object, ...], list[_Part]] = {}
+    by_gpu: dict[tuple[object, ...], list[_GpuOfRun]] = {}
     for reader in runs:
         first, last = reader.first_time, reader.last_time
         if first is None or last is None:
@@ -87,10 +87,10 @@ def _gpu_series(runs: Sequence[RunReader]) -> list[_GpuSeries]:
         rows = min(reader.n_rows, room) / max(len(reader.gpus), 1)
         for position, gpu in enumerate(reader.gpus):
             own = (gpu.node, gpu.device_index, gpu.uuid, gpu.mig)
-            by_gpu.setdefault(own, []).append(_Part(reader, position, rows, first, last))
+            by_gpu.setdefault(own, []).append(_GpuOfRun(reader, position, rows, first, last))
     found: list[_GpuSeries] = []
     for key, parts in by_gpu.items():
-        tracks: list[list[_Part]] = []
+        tracks: list[list[_GpuOfRun]] = []
         for part in sorted(parts, key=lambda part: part.first):
             track = next((track for track in tracks if track[-1].last < part.first), None)
             if track is None:
@@ -187,7 +187,7 @@ def _read_metric(batch: Sequence[_GpuSeries], name: str) -> dict[tuple[int, int]
     return found
 
 
-def _windows(part: _Part) -> Sequence[Window]:
+def _windows(part: _GpuOfRun) -> Sequence[Window]:
     """Cut the time of a GPU that has very many rows so that each window has no more than ROWS, about."""
     n = int(part.rows / ROWS) + 1
     return ALL_TIME.at(np.linspace(part.first, part.last, n + 1)[1:-1].tolist()) if n > 1 else [ALL_TIME]

@@ -38,10 +38,6 @@ class ExportError(Exception):
     """Something can't be exported; the text is one sentence."""
 
 
-class DatasetBusyError(ExportError):
-    """Another process writes into what is exported into, and goes on doing so."""
-
-
 def is_numeric(values: NDArray[Any] | Sequence[Any]) -> bool:
     """Tell whether values are an array of whole numbers or floats."""
     return isinstance(values, np.ndarray) and values.dtype.kind in "iuf"

@@ -77,7 +77,7 @@ def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
     begun = until(blocks, len)
     dialect = _PULSE if begun and _IS_PULSE.search(begun[-1]) else _SMI
     every = chain(begun, blocks)
-    return RowTable(dialect.kind, source, told, lambda table: _File(table, dialect).rows(every, lines)).series
+    return RowTable(dialect.kind, source, told, lambda table: _CsvFile(table, dialect).rows(every, lines)).series
 
 
 class _Header(NamedTuple):
@@ -93,7 +93,7 @@ class _Header(NamedTuple):
         return next((self.at[name] for name in names if name in self.at), None)
 
 
-class _File:
+class _CsvFile:
     """What stands in one file, block by block."""
 
     def __init__(self, table: RowTable, dialect: Dialect) -> None:

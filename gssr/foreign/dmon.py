@@ -47,7 +47,7 @@ class _Header(NamedTuple):
     clock: bool
 
 
-class _Found(NamedTuple):
+class _DmonRows(NamedTuple):
     """Rows of a block. ``keys`` int64[n]: 2 * the GPU's or instance's number, + 1 for a MIG instance. ``cells``
     int64[n, columns]: the index of each column's cell, -1 where the row has none. ``begin``, ``end`` int64[n]: the
     bytes of the row's time, equal where it has none."""
@@ -71,10 +71,10 @@ def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
     if found is None:
         raise ForeignError(f"{source.path}: has no header of dcgmi dmon or nvidia-smi dmon")
     kind = "dcgmi-dmon" if b"Entity" in found[0] else "nvidia-smi-dmon"
-    return RowTable(kind, source, told, lambda table: _Log(table, lines).rows(chain(begun, blocks))).series
+    return RowTable(kind, source, told, lambda table: _DmonLog(table, lines).rows(chain(begun, blocks))).series
 
 
-class _Log:
+class _DmonLog:
     """What stands in one log, block by block."""
 
     def __init__(self, table: RowTable, lines: Lines) -> None:
@@ -166,7 +166,7 @@ class _Log:
             self._noted.add(text)
             self._table.series.notes.append(Note(text))
 
-    def _of_smi(self, cells: TextCells, lines: Ints, header: _Header) -> _Found:
+    def _of_smi(self, cells: TextCells, lines: Ints, header: _Header) -> _DmonRows:
         """Find the rows of nvidia-smi: lines with as many words as the header says and the GPU's number in its column.
         Other lines are counted as left out."""
         n = header.n_columns
@@ -182,10 +182,10 @@ class _Log:
             at, to = first, first + header.in_front
         has = to > at
         begin = np.where(has, cells.begin[at], 0)
-        return _Found(2 * number[fits].astype(np.int64), place[:, None] + 1 + np.arange(n), begin,
+        return _DmonRows(2 * number[fits].astype(np.int64), place[:, None] + 1 + np.arange(n), begin,
                       np.where(has, cells.end[to - 1], begin))  # fmt: skip
 
-    def _of_dcgm(self, cells: TextCells, lines: Ints, header: _Header) -> _Found:
+    def _of_dcgm(self, cells: TextCells, lines: Ints, header: _Header) -> _DmonRows:
         """Find the rows of dcgmi: lines with GPU or GPU-I and a number, with or without a time before it. Rows with
         fewer values than columns are kept only if each value stands under its column's name. Other lines are counted as
         left out, or named in a note if they are of another entity."""
@@ -213,7 +213,7 @@ class _Log:
         first, entity = first[good], entity[good]
         has = entity > first
         begin = np.where(has, cells.begin[first], 0)
-        return _Found(2 * number[good].astype(np.int64) + is_instance[good], table[good], begin,
+        return _DmonRows(2 * number[good].astype(np.int64) + is_instance[good], table[good], begin,
                       np.where(has, cells.end[entity - 1], begin))  # fmt: skip
 
     @staticmethod

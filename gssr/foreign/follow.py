@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from select import select
 
-from gssr.foreign.open import NOTHING, STREAMED, Bytes, Looked, is_export_of_runs, streamed
+from gssr.foreign.open import NOTHING, STREAMED, Bytes, is_export_of_runs, streamed
 from gssr.foreign.series import ForeignError, ImportHints
 from gssr.foreign.write import Cursor, RunFrom
 from gssr.recognise import recognise
@@ -80,7 +80,7 @@ def follow(path: str, recording: str, told: ImportHints, goes_on: Callable[[], b
 
 
 @contextmanager
-def followed(path: str) -> Iterator[Looked]:
+def followed(path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Record a file in a child process for as long as the block runs. Yields the private recording, which grows with
     the file and is removed at the end. Waits up to a few seconds for the first rows. Raises RecordingError if the child
     says by then that the file cannot be read."""
@@ -99,7 +99,7 @@ def followed(path: str) -> Iterator[Looked]:
         said = select([hear], [], [], _BEGIN_SECONDS)[0] and os.read(hear, _MOST_SAID).strip()
         if said:
             raise ForeignError(said.decode("utf-8", "replace"))
-        yield Looked(recording, path, ())
+        yield recording, ()
 
 
 def _record(path: str, recording: str, say: int) -> None:

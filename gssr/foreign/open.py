@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from gssr.foreign.json_file import check_unpacked
 from gssr.foreign.prometheus_runs import HEAD
@@ -255,24 +255,15 @@ def _stem(path: str) -> str:
     return name.removesuffix(".gz").partition(".")[0] or name
 
 
-class Looked(NamedTuple):
-    """A private recording made of metric files: its ``path``, the ``name`` to call the files by, and ``problems``,
-    sentences about what could not be read."""
-
-    path: str
-    name: str
-    problems: tuple[str, ...]
-
-
 @contextmanager
-def looked_at(paths: Sequence[str], apart: bool = False) -> Iterator[Looked]:
+def looked_at(paths: Sequence[str], apart: bool = False) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Make a private recording of metric files and folders, which is removed when the block ends. With ``apart`` each
-    file is a run even if runs overlap in time. Raises RecordingError if there is no metric file or nothing in them can
-    be read."""
+    file is a run even if runs overlap in time. Yields the recording's path, and sentences about what could not be read.
+    Raises RecordingError if there is no metric file or nothing in them can be read."""
     with ExitStack() as until_end:
         try:
             path = os.path.join(until_end.enter_context(private_folder("import")), PRIVATE)
             written = write(path, open_files(files_in(paths), NOTHING), NOTHING, apart)
         except OSError as error:
             raise ForeignError(f"{paths[0]}: no temporary recording of it can be made: {error.strerror}") from None
-        yield Looked(path, paths[0], written.problems)
+        yield path, written.problems

@@ -28,11 +28,10 @@ _Samples = tuple[Ints, Floats, Floats]
 
 
 class _Holding(NamedTuple):
-    """A run has a GPU. ``run``: the run's number; ``first``, ``last``: unix s; ``labels``: all that RUN_INFO says."""
+    """A run has a GPU. ``run``: the run's number; ``first``: unix s, from when on; ``labels``: all that RUN_INFO says."""
 
     run: int
     first: float
-    last: float
     labels: Mapping[str, str]
 
 
@@ -74,33 +73,31 @@ class _Runs:
     def _held_gpus(self) -> dict[_Gpu, list[_Holding]]:
         """Read which run has which GPU, in ascending order of time for each GPU. What follows in the file stays in
         ``_blocks``."""
-        spans: dict[bytes, tuple[float, float]] = {}
+        began: dict[bytes, float] = {}
         for block in self._blocks:
             lines = block.split(b"\n")
             for at, line in enumerate(lines):
                 if not line.startswith((_BEGIN, b"#")) or (line.startswith(b"# TYPE ") and line + b"\n" != HEAD):
                     self._blocks = chain([b"\n".join(lines[at:])], self._blocks)
-                    return self._by_gpu(spans)
+                    return self._by_gpu(began)
                 begin, _, rest = line.rpartition(b"} ")
                 time = read_seconds(rest.rpartition(b" ")[2]) if line.startswith(_BEGIN) else None
                 if time is not None:
-                    first, last = spans.get(begin, (time, time))
-                    spans[begin] = min(first, time), max(last, time)
-        return self._by_gpu(spans)
+                    began[begin] = min(began.get(begin, time), time)
+        return self._by_gpu(began)
 
-    def _by_gpu(self, spans: Mapping[bytes, tuple[float, float]]) -> dict[_Gpu, list[_Holding]]:
-        """Sort what RUN_INFO says by GPU. ``spans``: from when to when, unix s, by the line up to the end of its
-        labels."""
+    def _by_gpu(self, began: Mapping[bytes, float]) -> dict[_Gpu, list[_Holding]]:
+        """Sort what RUN_INFO says by GPU. ``began``: from when on, unix s, by the line up to the end of its labels."""
         numbers: dict[str, int] = {}
         found: dict[_Gpu, list[_Holding]] = {}
-        for begin, (first, last) in spans.items():
+        for begin, first in began.items():
             labels = split_labels(begin[len(_BEGIN) :])
             if not labels or not labels.get("run"):
                 continue
             number = numbers.setdefault(labels["run"], len(numbers))
             if number >= MOST_RUNS:
                 raise ForeignError(f"{self._source.path}: names more than {MOST_RUNS:,} runs")
-            found.setdefault(_gpu_of(labels), []).append(_Holding(number, first, last, labels))
+            found.setdefault(_gpu_of(labels), []).append(_Holding(number, first, labels))
         for holdings in found.values():
             holdings.sort(key=lambda each: each.first)
         return found
@@ -115,7 +112,7 @@ class _Runs:
 
     def _read(self) -> list[_Samples]:
         """Read all samples. Returns those of each run. Adds notes about lines that are left out to the first run."""
-        lines = LineReader(self._numbers)
+        lines = LineReader(self._numbers.add)
         parts: list[_Samples] = []
         n_timeless = 0
         for block in self._blocks:

@@ -59,7 +59,7 @@ NOTHING = -1
 """In place of a series that is no metric of a GPU."""
 
 
-class _Own(NamedTuple):
+class _MetricOfGpu(NamedTuple):
     """One series of Prometheus. ``gpu``: position of its GPU in ``SeriesTable._gpus``; ``column``: position of its
     metric in ``_COLUMNS``; ``factor``: to the catalogue's unit; ``is_dcgm``: DCGM's blanks may occur; ``has_pod``: its
     labels name a pod or a job."""
@@ -79,7 +79,7 @@ class SeriesTable:
     def __init__(self, series: ForeignSeries, told: ImportHints) -> None:
         self._series, self._told = series, told
         self._ids: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
-        self._own: list[_Own] = []
+        self._own: list[_MetricOfGpu] = []
         self._gpus: list[ForeignGpu] = []
         self._places: dict[tuple[str | None, str | int | None, str | None], int] = {}
         self._parent: dict[int, tuple[str | None, str | int | None]] = {}
@@ -91,7 +91,7 @@ class SeriesTable:
         self._infos: dict[str, Mapping[str, str]] = {}
         """Labels of RUN_INFO, by run, or by job where they name no run."""
         self._moved: dict[str, Flags] = {}
-        self._table = np.empty((0, len(_Own._fields)))
+        self._table = np.empty((0, len(_MetricOfGpu._fields)))
 
     def add(self, name: str, labels: Mapping[str, str], is_told: bool = False) -> int:
         """Add a series of this metric name and these labels, or find it again. Returns its number, or NOTHING (-1) if
@@ -117,7 +117,7 @@ class SeriesTable:
             if gpu is not None:
                 found = len(self._own)
                 pod = any(labels.get(label) for label in _PODS)
-                self._own.append(_Own(gpu, _INDEX[meant.name], meant.factor, name not in _OURS, pod))
+                self._own.append(_MetricOfGpu(gpu, _INDEX[meant.name], meant.factor, name not in _OURS, pod))
                 self._runs |= {run for label in ("run",) if name in _OURS and (run := labels.get(label))}
                 if name not in _OURS:
                     self._jobs |= {value for label in _JOBS if (value := text_or_none(labels.get(label)))}

@@ -5,10 +5,10 @@ Read line by line, but what stands before the value is looked up as it is: the s
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from time import time
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -50,22 +50,16 @@ def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
     return series
 
 
-class SeriesNumbers(Protocol):
-    """Gives series of Prometheus their numbers, as SeriesTable does."""
-
-    def add(self, name: str, labels: Mapping[str, str], /) -> int:
-        """Add a series or find it again. Returns its number, which is the next one for a new series, or NOTHING (-1)
-        for one that is no metric of a GPU."""
-
-
 class LineReader:
     """Reads samples from lines.
 
     ``names``: the metric of each series, by the series' number. ``n_bad``: lines that are no samples.
     """
 
-    def __init__(self, table: SeriesNumbers) -> None:
-        self._table = table
+    def __init__(self, number_of: Callable[[str, Mapping[str, str]], int]) -> None:
+        """``number_of``: called with the name and the labels of a series, returns its number, which is the next one for
+        a new series, or NOTHING (-1) for one that is no metric of a GPU."""
+        self._number_of = number_of
         self._known: dict[bytes, int] = {}
         self.names: list[str] = []
         self.n_bad = 0
@@ -117,7 +111,7 @@ class LineReader:
             self.n_bad += 1
             return NOTHING, b""
         name = found[1].decode()
-        own = self._table.add(name, labels) if labels else NOTHING
+        own = self._number_of(name, labels) if labels else NOTHING
         if own == len(self.names):
             self.names.append(name)
         if head and b"#" not in line:
@@ -165,7 +159,7 @@ class _Reader:
     def __init__(self, source: ByteSource, told: ImportHints, series: ForeignSeries) -> None:
         self._source, self._told, self._series = source, told, series
         self._table = SeriesTable(series, told)
-        self._lines = LineReader(self._table)
+        self._lines = LineReader(self._table.add)
         self._held: list[tuple[Ints, Floats, Floats]] = []
         """Series, values, and times, or numbers of scrapes."""
         self._n_held = self._n_rows = 0

@@ -11,12 +11,12 @@ from gssr.gpu_name import select_gpus
 from gssr.metrics import BY_NAME, DERIVED, DETECTION_METRICS, METRICS, SCORE_INPUTS
 from gssr.model.evidence.gather import MOST_ROWS, evidence_names
 from gssr.model.findings.notes import disagreement, notes, thinning
-from gssr.model.results import Analysis, GpuMeans, GpuSummary, Judgement, Series, Window, over_space
+from gssr.model.results import Analysis, AnalysisWindow, GpuMeans, GpuSummary, Judgement, Series, over_space
 from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, filtered
 from gssr.model.statistics.balance import balance, has_balance, imbalance
 from gssr.model.statistics.energy import ENERGY_METRICS, describe_energy, total_joules
 from gssr.model.statistics.gpu_time_counts import BITS, FLAGS
-from gssr.model.statistics.sources import Rollups, Rows, Source, host_use, node_series, processes_on_gpus
+from gssr.model.statistics.sources import RollupSource, RowSource, Source, host_use, node_series, processes_on_gpus
 from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.rules import TABLE
@@ -25,8 +25,7 @@ from gssr.model.window import cut, extent, looked_at, warm_up_and_tear_down
 from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import ALL_TIME
-from gssr.store.read.window_edges import Window as Bounds
+from gssr.store.read.window_edges import ALL_TIME, Window
 
 EXACT_ROWS = 200_000
 """A run of up to this many rows is analysed from them; a longer one from its rollups and sketches."""
@@ -91,27 +90,27 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         raise ValueError(f"not all samples are there to be read: {thinning(reader)}")
     few_rows = EXACT_ROWS if options.exact is None else 0
     gathered = evidence_names(reader)
-    rollups = Rollups(reader, positions, few_rows)
+    rollups = RollupSource(reader, positions, few_rows)
     rows, source = None, cast(Source, rollups)
     if exact and reader.n_rows <= EXACT_ROWS:
-        source = rows = Rows(reader, positions, tuple(dict.fromkeys((*names, *gathered))), bounds)
+        source = rows = RowSource(reader, positions, tuple(dict.fromkeys((*names, *gathered))), bounds)
     elif exact:
-        from gssr.model.statistics.exact import Exact
+        from gssr.model.statistics.exact import ExactSource
 
-        source = Exact(reader, positions, rollups, options.progress)
+        source = ExactSource(reader, positions, rollups, options.progress)
     interval = reader.sampling_seconds or source.aggregate((), bounds, np.inf).interval or 1.0
 
-    window = Window(*bounds.close_at(*run), 0.0, 0.0, bounds == ALL_TIME)
+    window = AnalysisWindow(*bounds.close_at(*run), 0.0, 0.0, bounds == ALL_TIME)
     if options.outliers != "none":
         window = _without_outliers(source, names, window, bounds, interval, options.outliers)
-        bounds = Bounds(window.start if window.leading else bounds.start, window.end if window.trailing else bounds.end)
+        bounds = Window(window.start if window.leading else bounds.start, window.end if window.trailing else bounds.end)
     if rows is None:
         reader.hold_ends(bounds, filtered(reader, positions))
     total = source.aggregate(names, bounds, GAP_INTERVALS * interval)
     chosen = [reader.gpus[position] for position in positions]
     gpus = _summaries(chosen, total, asked) if options.details else ()
     drawn = tuple(name for name in drawn if total.statistics.get(name, UNKNOWN).n)
-    span = Bounds(window.start, window.end)
+    span = Window(window.start, window.end)
     places = looked_at(total.n_rows)
     counted = None
     if rows is None and not reader.has_rows(MOST_ROWS, bounds) and options.causes and len(places) == len(positions):
@@ -190,8 +189,8 @@ def _in_file(reader: RunReader, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _without_outliers(
-    source: Source, names: Sequence[str], window: Window, bounds: Bounds, interval: float, outliers: Outliers
-) -> Window:
+    source: Source, names: Sequence[str], window: AnalysisWindow, bounds: Window, interval: float, outliers: Outliers
+) -> AnalysisWindow:
     """Cut the warm-up, the tear-down or both off a window, as ``outliers`` says ("leading", "trailing", "all").
 
     ``names``: the metrics that the recording has, of which the first that tells work from waiting and has samples
@@ -199,15 +198,15 @@ def _without_outliers(
     of sampling, s. Returns the window that is left, with how much was cut off; the same window if no such metric has
     samples.
     """
-    span = Bounds(window.start, window.end)
+    span = Window(window.start, window.end)
 
-    def average(name: str, part: Bounds, bins: int) -> Series:
+    def average(name: str, part: Window, bins: int) -> Series:
         """Average a metric over the GPUs in a part of the run, in at most ``bins`` bins. Where the part ends with the run,
         rows outside the run's times count as well."""
-        own = Bounds(
+        own = Window(
             part.start if part.start > span.start else bounds.start, part.end if part.end < span.end else bounds.end
         )
-        within = Bounds(max(part.start, span.start), min(part.end, span.end))
+        within = Window(max(part.start, span.start), min(part.end, span.end))
         return over_space(source.gpu_series([name], within, own, interval, bins)[name])
 
     for name in DETECTION_METRICS:
@@ -220,7 +219,7 @@ def _without_outliers(
         leading = leading if outliers in ("leading", "all") else 0.0
         trailing = trailing if outliers in ("trailing", "all") else 0.0
         whole_run = window.whole and not (leading or trailing)
-        return Window(window.start + leading, window.end - trailing, leading, trailing, whole_run)
+        return AnalysisWindow(window.start + leading, window.end - trailing, leading, trailing, whole_run)
     return window
 
 

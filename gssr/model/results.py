@@ -17,7 +17,7 @@ from gssr.model.traced import Traced
 from gssr.peaks import Peaks
 from gssr.score import score_of_means
 from gssr.store.format.rank_ends import RankEnd
-from gssr.store.format.rows import Event, Gpu, GpuProcesses, Run
+from gssr.store.format.rows import Event, Gpu, GpuProcesses, RunRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class AnalysisWindow:
     """The time looked at, unix s. ``leading`` and ``trailing``: the seconds that --detect-outliers left out at its
     ends. ``whole``: whether it is all of the run."""
 
@@ -580,9 +580,9 @@ class Analysis:
     measured; ``processes`` on the GPUs, most memory first, where they were asked for.
     """
 
-    run: Run
+    run: RunRow
     state: str
-    window: Window
+    window: AnalysisWindow
     backend: str | None
     gpus: tuple[GpuSummary, ...]
     n_nodes: int

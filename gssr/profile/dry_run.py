@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gssr import launch
-from gssr.backends.base import BackendError, NoDriverPackageError, OpenedBackend
+from gssr.backends.base import NO_DRIVER_PACKAGE, BackendError, OpenedBackend, UnusableError
 from gssr.backends.driver_inquiry import inquire
 from gssr.gpu_vendors import AMD, NVIDIA, say
 from gssr.metrics import BY_NAME, METRICS
@@ -97,6 +97,7 @@ def core_share(n_gpus: int, interval: float) -> float:
 _TIMES = (("1 hour", 3600.0), ("24 hours", 86_400.0), ("a week", 604_800.0))
 _LABEL, _COLUMN = 11, 14
 _PREFIXES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+_MEASURED_BY_DCGM = [metric.name for metric in METRICS if metric.dcgm is not None]
 
 
 class WouldSample(NamedTuple):
@@ -166,34 +167,37 @@ def _found(plan: Plan) -> WouldSample:
     from gssr.backends import open_backend, select_gpus
 
     name = plan.backend.partition(":")[0]
+    by_dcgm = False
     if name in ("synthetic", "replay"):
         opened = open_backend(plan.backend, str(plan.process["node"]), plan.visible_gpus, plan.sampling_seconds)
     else:
         found = _real(name, plan)
         if isinstance(found, WouldSample):
             return found
-        opened = found
+        opened, by_dcgm = found
     chosen = select_gpus(opened.backend, plan.gpus)
     gpus = [(gpu.device_index, " ".join(filter(None, (gpu.name, gpu.mig)))) for gpu in chosen.gpus]
     said = [*opened.passed_over, *opened.remarks]
     opened.backend.close()
-    return WouldSample(chosen.name, gpus, list(chosen.measures), said, opened.sampling_seconds)
+    backend, measures = ("dcgm", _MEASURED_BY_DCGM) if by_dcgm else (chosen.name, list(chosen.measures))
+    return WouldSample(backend, gpus, measures, said, opened.sampling_seconds)
 
 
-def _real(name: str, plan: Plan) -> OpenedBackend | WouldSample:
+def _real(name: str, plan: Plan) -> tuple[OpenedBackend, bool] | WouldSample:
     """Open a backend that shows the real GPUs that ``name`` (auto, dcgm, gpm, nvml or amd) would sample.
 
-    DCGM is only asked whether it is there, because it would begin to sample: the driver stands in for it. Where DCGM
-    works and the driver does not, a WouldSample without GPUs is returned. Raises BackendError.
+    DCGM is only asked whether it is there, because it would begin to sample: the driver stands in for it. Returns the
+    opened backend, and whether DCGM would sample its GPUs; where DCGM works and the driver does not, a WouldSample
+    without GPUs. Raises BackendError.
     """
     from gssr.backends.auto import is_amds, offers, open_real, preferred
 
     if name == "amd" or (name == "auto" and is_amds()):
-        return open_real("amd", plan.visible_gpus, plan.sampling_seconds)
+        return open_real("amd", plan.visible_gpus, plan.sampling_seconds), False
     try:
         from gssr.backends.nvml import open_gpm, open_gpm_or_nvml, open_nvml
     except ModuleNotFoundError:
-        raise NoDriverPackageError from None
+        raise UnusableError(*NO_DRIVER_PACKAGE) from None
 
     if name in ("auto", "dcgm"):
         dcgm, gpm, *_ = offers()
@@ -203,25 +207,13 @@ def _real(name: str, plan: Plan) -> OpenedBackend | WouldSample:
             try:
                 opened = open_nvml(plan.visible_gpus)
             except BackendError:
-                return WouldSample("dcgm", (), _AsDcgm.measures, said, None)
-            return opened._replace(backend=_AsDcgm(opened), remarks=[*opened.remarks, *said])
+                return WouldSample("dcgm", (), _MEASURED_BY_DCGM, said, None)
+            return opened._replace(remarks=[*opened.remarks, *said]), True
         if name == "dcgm":
             raise BackendError(f"dcgm: {dcgm.details}; {dcgm.cure}")
         opened = open_gpm_or_nvml(plan.visible_gpus)
-        return opened._replace(passed_over=[why or f"dcgm not used: {dcgm.details}", *opened.passed_over])
-    return (open_gpm if name == "gpm" else open_nvml)(plan.visible_gpus)
-
-
-class _AsDcgm:
-    """The GPUs of another backend as DCGM would sample them."""
-
-    name = "dcgm"
-    measures: Sequence[str] = tuple(metric.name for metric in METRICS if metric.dcgm is not None)
-
-    def __init__(self, opened: OpenedBackend) -> None:
-        self._backend = opened.backend
-        self.gpus = opened.backend.gpus
-        self.sample, self.changes, self.close = self._backend.sample, self._backend.changes, self._backend.close
+        return opened._replace(passed_over=[why or f"dcgm not used: {dcgm.details}", *opened.passed_over]), False
+    return (open_gpm if name == "gpm" else open_nvml)(plan.visible_gpus), False
 
 
 def _line(label: str, text: str) -> list[str]:

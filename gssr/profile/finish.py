@@ -263,7 +263,7 @@ def _merge(run: Finishing, seconds: float, shows: bool) -> bool:
     """Merge the ranks' files, unless that would take longer than ``seconds``. What is not merged is said, and, if this
     rank ``shows`` the page, where the recording is. Returns whether the run can be read, merged or not, so that there is
     something to show; False also if another rank has just merged it or failed to."""
-    from gssr.store.merge import BusyError, GoneError, Outcome, merge
+    from gssr.store.merge import NothingToMergeError, Outcome, merge
     from gssr.store.read.open import RecordingError
     from gssr.store.write.create import TakenError
 
@@ -277,7 +277,7 @@ def _merge(run: Finishing, seconds: float, shows: bool) -> bool:
             say(f"recorded into {run.folder}: {files} are too big to merge now: gssr merge {quote(run.target)}")
             return True
         outcome = merge(run.target, patience=seconds, own=run.run_id, overwrite=run.overwrite)
-    except (FileNotFoundError, BusyError, GoneError):
+    except (FileNotFoundError, NothingToMergeError):
         pass  # another rank, perhaps of another run, is merging them, or has done it
     except TakenError:
         if shows:

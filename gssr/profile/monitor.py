@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from errno import EPERM
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from gssr import launch
 from gssr.profile.recorder import SamplerProcess
@@ -24,6 +24,7 @@ from gssr.profile.session import plan_of
 from gssr.store.read.open import PRIVATE, private_folder
 
 if TYPE_CHECKING:
+    from gssr.profile.hosts.collector import CollectorProcess
     from gssr.profile.hosts.reach import Channel
     from gssr.store.host_states import JobState
 
@@ -36,21 +37,11 @@ _NOWHERE = "/proc/self/lines"
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-class RecorderProcess(Protocol):
-    """A process that records: its id, None once it is reaped, and the descriptor at which it says lines."""
-
-    pid: int | None
-    fd: int
-
-    def ended(self, exit_code: int, state: str, when: float, /) -> None:
-        """Tell it to end."""
-
-
 class Monitor:
     """A process that records into ``path`` until ``close``. Whenever ``fd`` can be read, ``lines`` has something to
     say."""
 
-    def __init__(self, path: str, recorder: RecorderProcess) -> None:
+    def __init__(self, path: str, recorder: SamplerProcess | CollectorProcess) -> None:
         self.path = path
         self._recorder = recorder
         self.fd = self._recorder.fd
@@ -106,7 +97,7 @@ def monitor_hosts(
 
 
 @contextmanager
-def _monitor(start: Callable[[str], RecorderProcess]) -> Iterator[Monitor]:
+def _monitor(start: Callable[[str], SamplerProcess | CollectorProcess]) -> Iterator[Monitor]:
     with private_folder("top", _parent()) as folder:
         path = os.path.join(folder, PRIVATE)
         own = Monitor(path, start(path))

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from gssr.marks import ENVIRONMENT as MARKS
 from gssr.module_path import PACKAGE
-from gssr.profile.nsys_child import Begin
+from gssr.profile.nsys_child import begin_message
 from gssr.profile.request import UsageError
 from gssr.profile.sampling.say_once import say_for_all
 from gssr.profile.stderr import say
@@ -221,7 +221,7 @@ class TracedSupervisor(Supervisor):
         talk = socket(fileno=fd)
         self._nsys_child = struct.unpack("3i", talk.getsockopt(SOL_SOCKET, SO_PEERCRED, 12))[0]
         streams = [number for number in (0, 1, 2) if _is_open(number)]
-        message = Begin(streams, sorted(self._was.ignored), sorted(self._was.mask)).encoded()
+        message = begin_message(streams, sorted(self._was.ignored), sorted(self._was.mask))
         talk.setblocking(True)
         try:
             passed = [(SOL_SOCKET, SCM_RIGHTS, array.array("i", streams))] if streams else []

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from gssr.profile.supervise import GRACE, Supervisor
 from gssr.profile.workload import FORWARDED
@@ -19,24 +19,18 @@ NOBODY = 127
 """Exit code where nothing is run."""
 
 
-class Begin(NamedTuple):
-    """What is said before the command is begun: which standard streams come with it, and which signals are ignored or
-    blocked, whatever nsys has made of that."""
-
-    streams: Sequence[int]
-    ignored: Sequence[int]
-    mask: Sequence[int]
-
-    def encoded(self) -> bytes:
-        """Encode it as it is sent."""
-        return b";".join(b",".join(b"%d" % number for number in numbers) for numbers in self) + b"\n"
+def begin_message(streams: Sequence[int], ignored: Sequence[int], mask: Sequence[int]) -> bytes:
+    """Encode the message that is sent before the command is begun: which standard streams come with it, and which
+    signals are ignored and blocked, whatever nsys has made of that."""
+    return b";".join(b",".join(b"%d" % number for number in numbers) for numbers in (streams, ignored, mask)) + b"\n"
 
 
-def _decoded(message: bytes) -> Begin:
-    """Decode what was sent. Raises ValueError."""
+def _read_begin_message(message: bytes) -> tuple[list[int], list[int], list[int]]:
+    """Decode what ``begin_message`` has encoded: the streams, and the signals that are ignored and blocked. Raises
+    ValueError."""
     parts = message.rstrip(b"\n").split(b";")
     streams, ignored, mask = ([int(word) for word in part.split(b",") if word] for part in parts)
-    return Begin(streams, ignored, mask)
+    return streams, ignored, mask
 
 
 class Caller:
@@ -85,20 +79,20 @@ def _call(path: str) -> int | None:
     try:
         caller.connect(path)
         message, passed, _, _ = caller.recvmsg(1 << 12, CMSG_SPACE(3 * 4))
-        begin = _decoded(message)
+        streams, ignored, mask = _read_begin_message(message)
     except (OSError, ValueError):
         return None
     descriptors = array("i", b"".join(data for _, _, data in passed))
     for number in (0, 1, 2):
-        if number in begin.streams:
-            os.dup2(descriptors[begin.streams.index(number)], number)
+        if number in streams:
+            os.dup2(descriptors[streams.index(number)], number)
         else:
             os.close(number)  # as it was above
     for descriptor in descriptors:
         os.close(descriptor)
     for sig in FORWARDED:
-        signal.signal(sig, signal.SIG_IGN if sig in begin.ignored else signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, begin.mask)
+        signal.signal(sig, signal.SIG_IGN if sig in ignored else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.set_inheritable(caller.fileno(), False)
     return caller.detach()
 

@@ -29,7 +29,7 @@ from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.write.starts import RunStart, agree
 
 if TYPE_CHECKING:
-    from gssr.store.format.rows import Process, Run
+    from gssr.store.format.rows import Process, RunRow
 
 _LONGEST_GIVEN = 80
 """As much of what a launcher calls a run goes into its name, of which files are called: with the node's name and the time
@@ -79,7 +79,7 @@ def choose(request: ProfileRequest, place: launch.LaunchPlace, make: bool = True
     append, overwrite, taken = _what_to_do(output, request, place) if there else (False, request.overwrite, False)
     run_id = _own_run_id(place) if place.run_id is None or place.shares_run_id else place.run_id
     if request.append and (taken or place.step_id is not None):
-        return _shard(output, place, _unused(run_id, _Seen(output, place).uses), make)
+        return _shard(output, place, _unused(run_id, _OutputState(output, place).uses), make)
     if request.output is not None and not request.append and _shards(output):
         what = "holds the recording of several ranks"
         if request.overwrite:
@@ -91,7 +91,7 @@ def choose(request: ProfileRequest, place: launch.LaunchPlace, make: bool = True
     return OutputTarget(path, run_id, append, overwrite, shard=False)
 
 
-class _Seen:
+class _OutputState:
     """What there is, at one moment, at an output where ranks write a file each."""
 
     def __init__(self, output: str, place: launch.LaunchPlace) -> None:
@@ -170,7 +170,7 @@ def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlac
     """Choose the file of this rank in the output's folder, and agree with the other ranks on the run, for which a file
     is written there (not without ``make``). Raises UsageError when what stands there must not be touched, UnagreedError
     when it can't be told what the other ranks do."""
-    seen = _Seen(output, place)
+    seen = _OutputState(output, place)
     may_add = request.append or request.overwrite or request.output is None or place.in_array
     adds = may_add or not _all_ranks_see(output, place)
     if place.run_id is None or place.shares_run_id:
@@ -181,7 +181,7 @@ def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlac
         start = RunStart(run_id, "", not adds and (second or seen.holds_another(run_id, ())))
 
         def decide(begun: Sequence[RunStart]) -> RunStart:
-            now = _Seen(output, place)
+            now = _OutputState(output, place)
             refused = not adds and (second or now.holds_another(run_id, begun))
             return RunStart(run_id, "", refused, replaces=now.replaceable(run_id) if request.overwrite else ())
 
@@ -198,7 +198,7 @@ def _shard_output(output: str, request: ProfileRequest, place: launch.LaunchPlac
 
 
 def _nameless(
-    output: str, request: ProfileRequest, place: launch.LaunchPlace, seen: _Seen, adds: bool, make: bool
+    output: str, request: ProfileRequest, place: launch.LaunchPlace, seen: _OutputState, adds: bool, make: bool
 ) -> RunStart:
     """Agree on the run, and on a name for it, with ranks that have no name of their run in common.
 
@@ -222,7 +222,7 @@ def _nameless(
         return waits or start.fresh or (not start.refused and seen.runs_on(start.run_id))
 
     def decide(begun: Sequence[RunStart]) -> RunStart:
-        now, names = _Seen(output, place), {start.run_id for start in begun}
+        now, names = _OutputState(output, place), {start.run_id for start in begun}
         # In a pod every command may have the same pid, and another attempt may have begun within this second.
         run_id = _unused(own.run_id, lambda name: name in names or now.holds(name))
         refused = not adds and now.holds_another(run_id, begun)
@@ -332,13 +332,13 @@ def _what_to_do(output: str, request: ProfileRequest, place: launch.LaunchPlace)
     if request.append or (place.restart_count and same_job and not request.overwrite):
         return True, False, taken  # a requeued job goes on in its own file
     if not request.overwrite:
-        if place.pod and _Seen(output, place).attempt() not in (None, "completed"):
+        if place.pod and _OutputState(output, place).attempt() not in (None, "completed"):
             return True, False, taken  # and so does a pod that is started again
         raise UsageError(_exists(shown))
     return False, True, False
 
 
-def _runs_in(path: str) -> list[tuple[Run, list[Process]]]:
+def _runs_in(path: str) -> list[tuple[RunRow, list[Process]]]:
     """Read every run of a recording, with its state as it is now, and the run's processes. Returns nothing of a recording
     that can't be read."""
     import sqlite3

@@ -60,7 +60,7 @@ _TELL = (
 )
 
 
-class _File(NamedTuple):
+class _TraceFile(NamedTuple):
     path: str
     size: int
     mtime: float
@@ -161,7 +161,7 @@ def _note(plan: Plan, folder: str, since: float, workload: int | None) -> None:
     if whole_of(plan.path) == plan.path and not os.path.lexists(plan.path + ".d"):
         # Else others may still want it, and who merges removes it.
         remove_unused(folder, REQUEST)
-    own = _Own(plan, workload)
+    own = _TraceOwner(plan, workload)
     files = sorted((own.order(file), file) for file in _files(folder, since, begin + LOOK_SECONDS / 2))
     rows: list[tuple[object, ...]] = []
     left: list[str] = []
@@ -203,7 +203,7 @@ def _stop_looking(_signal: int, _frame: FrameType | None) -> None:
 _MINE, _ANYBODYS, _OTHERS = range(3)
 
 
-class _Own:
+class _TraceOwner:
     """What tells this rank's traces from others'."""
 
     def __init__(self, plan: Plan, workload: int | None) -> None:
@@ -216,7 +216,7 @@ class _Own:
         self._alone = not plan.siblings and self._size in (None, 1)
         self._process = f"{plan.process['hostname']}_{workload}."
 
-    def order(self, file: _File) -> int:
+    def order(self, file: _TraceFile) -> int:
         """Tell by its name alone whose a trace is: _MINE, _ANYBODYS, or _OTHERS."""
         if self._alone:
             return _MINE
@@ -229,7 +229,7 @@ class _Own:
         """Tell whether a rank of the run has this number. A trace may count ranks of another kind, as torchrun does."""
         return self._size is None or number < self._size
 
-    def row(self, folder: str, file: _File, kind: str) -> tuple[object, ...] | None:
+    def row(self, folder: str, file: _TraceFile, kind: str) -> tuple[object, ...] | None:
         """Return the row of a trace for the table ``traces``; None where another rank writes it.
 
         ``kind``: its format. The row's node is None where the trace may be anybody's, its rank where that is unknown.
@@ -260,7 +260,7 @@ def rank_in_name(path: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _files(folder: str, since: float, deadline: float) -> Iterator[_File]:
+def _files(folder: str, since: float, deadline: float) -> Iterator[_TraceFile]:
     """Yield the files in a folder and below it that were changed at ``since`` (unix s, by the filesystem's clock) or
     later.
 
@@ -291,7 +291,7 @@ def _files(folder: str, since: float, deadline: float) -> Iterator[_File]:
                     if stat.S_ISDIR(status.st_mode) and depth < _DEEPEST:
                         pending.append((path, depth + 1))
                     elif stat.S_ISREG(status.st_mode) and status.st_mtime >= since and status.st_size:
-                        yield _File(path, status.st_size, status.st_mtime)
+                        yield _TraceFile(path, status.st_size, status.st_mtime)
                     if time.monotonic() > deadline:
                         return
         except OSError:
@@ -302,7 +302,7 @@ def _files(folder: str, since: float, deadline: float) -> Iterator[_File]:
             return
 
 
-def _kind_of(path: str, file: _File) -> tuple[str | None, str]:
+def _kind_of(path: str, file: _TraceFile) -> tuple[str | None, str]:
     """Return the kind of a file and its problem, as gssr.recognise says.
 
     The kind is None for a trace that is still being written, and "" for a file that is gone.

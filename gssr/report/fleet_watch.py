@@ -39,7 +39,7 @@ def watch_page(places: Sequence[str], found: Growing, most: int, width: int, asc
         ]  # fmt: skip
         rows: list[list[Cell]] = []
         for own in held[:most]:
-            longest = max(each.seconds for each in own.idle)
+            longest = max(seconds for _, seconds in own.idle)
             rows.append([
                 clean(own.run.shown_job or own.run.run_id), fit(own.run.user or "-", max(width // 7, 8), marks.ellipsis),
                 fit(fleet.name_of(own.run) or "-", max(width // 5, 8), marks.ellipsis),
@@ -82,9 +82,9 @@ def _run(own: GrowingRun) -> dict[str, Any]:
     values = {column.name: getattr(own.run, column.name) for column in RUN_COLUMNS}
     return {name: number(value) if isinstance(value, float) else value for name, value in values.items()} | {
         "held_idle_gpus": [
-            {"gpu": each.gpu.gpu, "node": each.gpu.node, "device_index": each.gpu.device_index, "uuid": each.gpu.uuid,
-             "idle_s": number(each.seconds)}
-            for each in own.idle
+            {"gpu": gpu.gpu, "node": gpu.node, "device_index": gpu.device_index, "uuid": gpu.uuid,
+             "idle_s": number(seconds)}
+            for gpu, seconds in own.idle
         ],
         "held_idle_gpu_hours": number(own.idle_gpu_hours),
     }  # fmt: skip
@@ -98,9 +98,9 @@ def _gpus(found: Growing) -> str:
 def _where(own: GrowingRun) -> str:
     """List the idle GPUs as ``node:0,1``, those of the first nodes, with how many other nodes there are."""
     nodes: dict[str, list[str]] = {}
-    for each in sorted(own.idle, key=lambda idle: idle.gpu.gpu):
-        index = "?" if each.gpu.device_index is None else str(each.gpu.device_index)
-        nodes.setdefault(each.gpu.node or "?", []).append(index)
+    for gpu in sorted((gpu for gpu, _ in own.idle), key=lambda gpu: gpu.gpu):
+        index = "?" if gpu.device_index is None else str(gpu.device_index)
+        nodes.setdefault(gpu.node or "?", []).append(index)
     shown = [f"{clean(node)}:{','.join(indices)}" for node, indices in list(nodes.items())[:_MOST_NODES]]
     return " ".join(shown) + (
         f" and {count(len(nodes) - _MOST_NODES, 'node')} more" if len(nodes) > _MOST_NODES else ""

@@ -150,6 +150,7 @@ def _by_json(text: bytes) -> list[Any]:
         args = fields.get("args")
         if isinstance(event.ts, bool) or isinstance(event.dur, bool) or not (args is None or isinstance(args, dict)):
             raise ValueError
+        event.args = None
         if isinstance(args, dict):
             event.args = _Object(args, ARGS)
             for name, key in SHAPES.items():

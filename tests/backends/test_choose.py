@@ -2,13 +2,13 @@
 
 import pytest
 
-from gssr.backends.base import BackendError
-from gssr.backends.choose import Seen, choose
+from gssr.backends.base import BackendError, Device
+from gssr.backends.choose import choose
 
 A, B, C, D = (f"GPU-{letter * 8}-0000-4000-8000-00000000000{letter}" for letter in "abcd")
-NODE = [Seen(0, A, A), Seen(1, B, B), Seen(2, C, C), Seen(3, D, D)]
+NODE = [(Device(index, uuid), uuid) for index, uuid in enumerate((A, B, C, D))]
 TWO = NODE[:2]  # what a device cgroup leaves, numbered from 0
-MIG = [Seen(0, A, A), Seen(1, B, "MIG-b1"), Seen(1, B, "MIG-b2"), Seen(2, C, "MIG-c1")]
+MIG = [(Device(0, A), A), (Device(1, "MIG-b1"), B), (Device(1, "MIG-b2"), B), (Device(2, "MIG-c1"), C)]
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_uuids_that_nobody_has_are_an_error_that_names_those_there_are():
 
 def test_no_gpu_of_another_is_ever_taken_by_uuid():
     for wanted in (A, B, C, D):
-        assert [NODE[position].uuid for position in choose(NODE, (wanted,))[0]] == [wanted]
+        assert [NODE[position][0].uuid for position in choose(NODE, (wanted,))[0]] == [wanted]

@@ -150,13 +150,13 @@ def test_an_engine_is_asked_at_least_once_a_second(bench, interval):
 
 def test_values_in_another_order_are_told_apart(bench, monkeypatch):
     """DCGM promises no order; a structure may come with others' types."""
-    from gssr.backends.dcgm.read import EntityField, prepare_requests
+    from gssr.backends.dcgm.read import prepare_requests
 
     bench.start_engine()
     session = bench.session(0.1)
     bench.run(session, 2)
     engine = session._engine
-    series = [EntityField((1, gpu), field) for gpu in (0, 1) for field in (155, 203, 1002)]
+    series = [((1, gpu), field) for gpu in (0, 1) for field in (155, 203, 1002)]
     (latest,) = prepare_requests(engine, series)
     first = latest.read()
     original = engine.call_library
@@ -175,14 +175,14 @@ def test_values_in_another_order_are_told_apart(bench, monkeypatch):
 def test_records_of_another_version_are_refused(bench, monkeypatch):
     """Their layout is another one: what was read from them would be garbage."""
     from gssr.backends.base import BackendError
-    from gssr.backends.dcgm.read import EntityField, prepare_requests
+    from gssr.backends.dcgm.read import prepare_requests
 
     bench.start_engine()
     session = bench.session(0.1)
     bench.run(session, 1)
     engine = session._engine
     monkeypatch.setattr(engine.bindings.structs, "dcgmFieldValue_version2", 3 << 24)
-    (latest,) = prepare_requests(engine, [EntityField((1, 0), 155)])
+    (latest,) = prepare_requests(engine, [((1, 0), 155)])
     with pytest.raises(BackendError, match="other records than its Python bindings describe"):
         latest.read()
 
@@ -364,7 +364,7 @@ def test_a_gpu_that_dcgm_says_is_lost_is_so_until_it_has_values(bench, monkeypat
     session = bench.session(4.0)
     bench.run(session, 10)
     (request,) = session._requests
-    second = {number for number, each in enumerate(session._series) if each.entity == (1, 1)}
+    second = {number for number, (entity, _) in enumerate(session._series) if entity == (1, 1)}
 
     def said_to_be_lost():
         reading = read()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from forked import gssr
 
-from gssr.commands.compare import ChangeLimit, limit_of
+from gssr.commands.compare import Condition, limit_of
 from gssr.commands.inputs import with_run
 
 
@@ -144,8 +144,9 @@ def test_what_can_not_be_done_is_said_in_one_line(folder: Path, words: tuple[str
 
 
 def test_limits_are_shares_or_scores() -> None:
-    assert limit_of("5%") == ChangeLimit(0.05, True) and limit_of(" 0.05 ") == ChangeLimit(0.05, False)
-    assert limit_of("5%").allowed(0.8) == pytest.approx(0.04) and limit_of("0.05").allowed(0.8) == 0.05
+    assert limit_of("5%") == (0.05, True) and limit_of(" 0.05 ") == (0.05, False)
+    of_first, absolute = (Condition("score", -1, *limit_of(text), "", "worse") for text in ("5%", "0.05"))
+    assert of_first.allowed(0.8) == pytest.approx(0.04) and absolute.allowed(0.8) == 0.05
     for wrong in ("", "%", "nan", "-1%", "101%", "2", "5 percent"):
         with pytest.raises(ValueError):
             limit_of(wrong)

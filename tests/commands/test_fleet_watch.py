@@ -20,7 +20,7 @@ from tests.fakes.held import STEP, write_growing
 def test_a_gpu_is_held_idle_from_ten_minutes_on_and_since_its_last_active_sample(tmp_path: Path, idle: float) -> None:
     write_growing(tmp_path / "a.sql", [idle, None])
     (run,) = read_growing([str(tmp_path / "a.sql")]).runs
-    held = {each.gpu.gpu: each.seconds for each in run.idle}
+    held = {gpu.gpu: seconds for gpu, seconds in run.idle}
     if idle is None or idle * 60 < HELD_IDLE_SECONDS:
         assert held == {}
     else:
@@ -32,7 +32,7 @@ def test_a_gpu_is_held_idle_from_ten_minutes_on_and_since_its_last_active_sample
 def test_one_that_was_never_active_is_idle_since_the_first_sample(tmp_path: Path) -> None:
     write_growing(tmp_path / "a.sql", [1000.0], minutes=30)
     (run,) = read_growing([str(tmp_path / "a.sql")]).runs
-    assert [each.seconds for each in run.idle] == [1800]
+    assert [seconds for _, seconds in run.idle] == [1800]
 
 
 def test_held_gpus_are_told_on_a_page_of_any_width_and_by_the_exit_code(

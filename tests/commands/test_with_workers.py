@@ -180,11 +180,11 @@ def test_workers_that_are_gone_for_long_are_not_waited_for(monkeypatch: pytest.M
             return {"workers": {}}
 
     monkeypatch.setattr(with_workers, "_PATIENCE", 0.05)
-    presence = with_workers._Presence(Alone(), "--dask here")
-    presence.check()
+    check = with_workers._presence_check(Alone(), "--dask here")
+    check()
     time.sleep(0.1)
     with pytest.raises(NoWorkersError, match="all workers are gone"):
-        presence.check()
+        check()
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3])

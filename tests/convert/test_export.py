@@ -102,13 +102,13 @@ def test_rows_of_a_node_are_gathered_as_far_as_there_is_memory_for_them(
     monkeypatch.setattr(exporting, "ROWS", 40)
     monkeypatch.setattr(exporting, "MOST_HELD", most_held)
     held: list[int] = []
-    gathered = exporting._Held.ready
+    gathered = exporting._HeldRows.ready
 
-    def watched(own: exporting._Held) -> Iterator[Samples]:
+    def watched(own: exporting._HeldRows) -> Iterator[Samples]:
         yield from gathered(own)
         held.append(own._total)
 
-    monkeypatch.setattr(exporting._Held, "ready", watched)
+    monkeypatch.setattr(exporting._HeldRows, "ready", watched)
     assert exported(recording, tmp_path) == 0
     assert max(held) <= most_held
     files = sorted((tmp_path / "samples").rglob("*.parquet"))

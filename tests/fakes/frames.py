@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from gssr.metrics import SCORE_INPUTS
 from gssr.model.live.live_result import Query, Result
 from gssr.model.results import Grid, Means, nodes_of, over_space
-from gssr.store.format.rows import Event, Gpu, Run
+from gssr.store.format.rows import Event, Gpu, RunRow
 
 START = 1_700_000_000.0
 NAMES = ("flop_active", *SCORE_INPUTS, "power_usage", "hw_thermal", "sw_power_cap")
@@ -23,9 +23,9 @@ def gpu(position: int, per_node: int = 4, **changes: object) -> Gpu:
     )._replace(**changes)  # fmt: skip
 
 
-def run(**changes: object) -> Run:
+def run(**changes: object) -> RunRow:
     """A run that has ended well."""
-    return Run(
+    return RunRow(
         "run", "job", ("train",), "4711", None, None, None, None, START, START + 600, 1000.0, 0, "completed", 1, 1, "1",
     )._replace(**changes)  # fmt: skip
 

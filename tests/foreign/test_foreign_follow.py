@@ -77,7 +77,7 @@ def test_a_log_that_is_growing_is_followed_by_a_process_that_ends_with_the_one_t
     assert follow.is_growing(str(log))
     script = (
         "import sys, time\nfrom gssr.foreign.follow import followed\n"
-        "with followed(sys.argv[1]) as looked:\n    print(looked.path, flush=True)\n    time.sleep(600)"
+        "with followed(sys.argv[1]) as (path, _):\n    print(path, flush=True)\n    time.sleep(600)"
     )
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", script, str(log)]

@@ -9,7 +9,7 @@ from gssr.model.evidence.evidence import Evidence
 from gssr.model.results import Means, nodes_of
 from gssr.model.statistics.gpu_time_counts import FLAGS
 from gssr.peaks import peaks_of
-from gssr.store.format.rows import Event, Gpu, Run
+from gssr.store.format.rows import Event, Gpu, RunRow
 
 START = 1_780_000_200.0
 GIB = float(1 << 30)
@@ -70,8 +70,14 @@ def evidence(
         Gpu(**{**usual, "gpu": i, "node": f"n{i // 4}", "device_index": i % 4, "uuid": f"GPU-{i}"})
         for i in range(n_gpus)
     )
-    run = Run(
-        **{**dict.fromkeys(Run._fields), "run_id": "r", "command": ("x",), "state": state, "sampling_ms": 1e3 * width}
+    run = RunRow(
+        **{
+            **dict.fromkeys(RunRow._fields),
+            "run_id": "r",
+            "command": ("x",),
+            "state": state,
+            "sampling_ms": 1e3 * width,
+        }
     )
     times = START + width * np.arange(n)
     nodes, node_of = nodes_of(devices)

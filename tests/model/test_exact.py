@@ -15,8 +15,8 @@ from gssr.metrics import NAMES
 from gssr.model import analyze as analyze_module
 from gssr.model.analyze import Options, analyze
 from gssr.model.statistics import exact
-from gssr.model.statistics.exact import Bracket, Exact, brackets_around
-from gssr.model.statistics.sources import Rollups, Rows
+from gssr.model.statistics.exact import Bracket, ExactSource, brackets_around
+from gssr.model.statistics.sources import RollupSource, RowSource
 from gssr.store.read import samples
 from gssr.store.read.recording import RunReader, open_recording
 from gssr.store.read.window_edges import Window
@@ -37,8 +37,8 @@ def small_chunks() -> Iterator[None]:
 
 def aggregates(reader: RunReader, positions: list[int], lower: float | None = None, upper: float | None = None):
     chosen, names, window = np.array(positions), (*NAMES, "flop_active"), Window.of(lower, upper)
-    rows = Rows(reader, chosen, names, window).aggregate(names, window, 0.25)
-    chunks = Exact(reader, chosen, Rollups(reader, chosen, 0)).aggregate(names, window, 0.25)
+    rows = RowSource(reader, chosen, names, window).aggregate(names, window, 0.25)
+    chunks = ExactSource(reader, chosen, RollupSource(reader, chosen, 0)).aggregate(names, window, 0.25)
     return rows, chunks
 
 

@@ -177,10 +177,10 @@ def test_weeks_and_jobs_of_strange_runs_are_unknown_or_their_own(recorded: Recor
     assert job_of(task) == "c/6_0"
 
 
-def _die_at_the_third(name: str, _request: fleet.FleetRequest) -> fleet._Read:
+def _die_at_the_third(name: str, _request: fleet.FleetRequest) -> fleet._ReadRecording:
     if name == "2":
         os._exit(1)
-    return fleet._Read([], name)
+    return fleet._ReadRecording([], name)
 
 
 def test_a_recording_that_kills_its_reader_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_with_and_without_an_index_the_answers_are_equal(
     really = fleet._read
     folder.mkdir()
 
-    def counted(name: str, request: FleetRequest) -> fleet._Read:
+    def counted(name: str, request: FleetRequest) -> fleet._ReadRecording:
         read.append(name)
         return really(name, request)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.live.live_result import Query, Timeline
+from gssr.model.live.live_result import GridLines, Query
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, Means
 from gssr.store.format.rows import Gpu
@@ -21,7 +21,7 @@ def gpus_of(n: int, per_node: int) -> tuple[Gpu, ...]:
 def made(
     timelines: Timelines, values: np.ndarray, query: Query, start: float = 0.0, closed: float = np.inf,
     growing: bool = False, per_node: int = 4,
-) -> Timeline:  # fmt: skip
+) -> GridLines:  # fmt: skip
     n = np.isfinite(values).sum(axis=1).astype(np.float64)
     total = np.where(np.isfinite(values), values, 0.0).sum(axis=1)
     window = Means(("sm_active",), start, start + values.shape[1], n[None], total[None])

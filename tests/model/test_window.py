@@ -9,9 +9,9 @@ import pytest
 from ticks import T0, Record, ticks
 
 from gssr.model.analyze import Options, analyze
-from gssr.model.results import Window
+from gssr.model.results import AnalysisWindow
 from gssr.model.window import cut, parse_time
-from gssr.store.read.window_edges import Window as Bounds
+from gssr.store.read.window_edges import Window
 
 START, END = 1000.0, 5000.0
 
@@ -53,9 +53,9 @@ def test_times_count_from_the_start_or_before_the_end(text: str, expected: float
 
 
 def test_an_end_at_the_epoch_is_closed() -> None:
-    assert Bounds(0.0, 10.0).close_at(5.0, 20.0) == Bounds(0.0, 10.0)
-    assert Bounds(-10.0, 0.0).close_at(-20.0, 20.0) == Bounds(-10.0, 0.0)
-    assert Bounds().close_at(5.0, None) == Bounds(5.0, 0.0)
+    assert Window(0.0, 10.0).close_at(5.0, 20.0) == Window(0.0, 10.0)
+    assert Window(-10.0, 0.0).close_at(-20.0, 20.0) == Window(-10.0, 0.0)
+    assert Window().close_at(5.0, None) == Window(5.0, 0.0)
 
 
 @pytest.mark.usefixtures("zurich")
@@ -96,7 +96,7 @@ def test_nonsense_is_refused_with_a_sentence(text: str) -> None:
 def test_a_window_is_cut_to_the_run(
     start: str | float | None, end: str | float | None, expected: tuple[float | None, float | None]
 ) -> None:
-    assert cut(Bounds(START, END), start, end) == Bounds.of(*expected)
+    assert cut(Window(START, END), start, end) == Window.of(*expected)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_window_is_cut_to_the_run(
 )
 def test_a_window_without_anything_of_the_run_is_refused(start: str | None, end: str | None, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        cut(Bounds(START, END), start, end)
+        cut(Window(START, END), start, end)
 
 
 LENGTH = 300
@@ -129,7 +129,7 @@ def with_dips(activity: np.ndarray, *, every: int, length: int) -> np.ndarray:
     return np.where((np.arange(LENGTH) % every >= every - length) & (activity > 0), 0.01, activity)
 
 
-def left_out(record: Record, activity: np.ndarray, metric: str = "sm_active", exact: bool = True) -> Window:
+def left_out(record: Record, activity: np.ndarray, metric: str = "sm_active", exact: bool = True) -> AnalysisWindow:
     random = np.random.default_rng(11)
     gpu, time = ticks(2, 5 * LENGTH, 0.2)
     values = np.clip(activity[((time - T0) + 1e-3).astype(int)] * random.normal(1, 0.05, len(time)), 0, 1)

@@ -11,6 +11,7 @@ from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import (
     Abstention,
     Analysis,
+    AnalysisWindow,
     Finding,
     GpuSummary,
     Grid,
@@ -18,12 +19,11 @@ from gssr.model.results import (
     Judgement,
     Statistics,
     Verdict,
-    Window,
     over_space,
 )
 from gssr.model.statistics.balance import balance
 from gssr.score import score_of_means
-from gssr.store.format.rows import Event, Run
+from gssr.store.format.rows import Event, RunRow
 
 START = 1_700_000_000.0
 DRAWN = ("sm_active", "tensor_active", "dram_active", "power_usage", "memory_used")
@@ -57,9 +57,9 @@ HOST = HostUse(
 )
 
 
-def run(**changes: object) -> Run:
+def run(**changes: object) -> RunRow:
     """The run all analyses are of."""
-    usual = Run(
+    usual = RunRow(
         run_id="alps-4711.0", label="llm-train", command=("python", "-m", "train", "--config", "big model.yaml"),
         job_id="4711", step_id="0", launcher="slurm", cluster="alps", user="ada", started_at=START,
         ended_at=START + 300.0, sampling_ms=500.0, exit_code=0, state="completed", world_size=16, n_nodes=4,
@@ -163,7 +163,8 @@ def analysis(
     reasons = dict.fromkeys((name for _, name, _ in CLOCK_EVENT_REASONS), 0.0) | {"idle": 0.04, "sw_power_cap": 0.123}
     grids = {name: Grid(name, START, width, values[name]) for name in DRAWN}
     fields: dict[str, object] = {
-        "run": run(), "state": "completed", "window": Window(START, START + seconds, 0.0, 0.0, True), "backend": "dcgm",
+        "run": run(), "state": "completed", "backend": "dcgm",
+        "window": AnalysisWindow(START, START + seconds, 0.0, 0.0, True),
         "gpus": tuple(gpus), "n_nodes": n_nodes, "n_samples": n_samples, "n_gaps": n_gpus,
         "score": score_of_means({name: statistics.mean for name, statistics in metrics.items()}),
         "metrics": metrics, "balance": {name: balance(name, gpus) for name in NAMES if name != "energy"},

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from test_html_report import Page
 
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
-from gssr.model.results import Analysis, Window
+from gssr.model.results import Analysis, AnalysisWindow
 from gssr.render.breakdown import LOOKS
 from gssr.render.roles import ROLES
 from gssr.render.scale import percent
@@ -103,7 +103,7 @@ def test_gpus_that_were_never_sampled_are_in_the_bar_and_in_every_column() -> No
 
 
 def test_the_columns_end_where_the_part_that_is_looked_at_ends() -> None:
-    part = replace(analysis(), window=Window(START + 0.4, START + 299.5, 0.0, 0.0, False))
+    part = replace(analysis(), window=AnalysisWindow(START + 0.4, START + 299.5, 0.0, 0.0, False))
     edges = _drawing(part).edges
     assert (edges[0], edges[-1]) == (START + 0.4, START + 299.5) and (np.diff(edges) > 0).all()
 

@@ -21,7 +21,7 @@ from analyses import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.results import Analysis, Window
+from gssr.model.results import Analysis, AnalysisWindow
 from gssr.render.breakdown import LOOKS, breakdown_bar
 from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
@@ -277,7 +277,7 @@ def test_a_task_of_an_array_is_called_as_squeue_calls_it() -> None:
 
 def test_a_window_says_what_it_leaves_out() -> None:
     start = analysis().window.start
-    text = _text(analysis(window=Window(start + 30, start + 280, 12.5, 3.0, False)), Parts())
+    text = _text(analysis(window=AnalysisWindow(start + 30, start + 280, 12.5, 3.0, False)), Parts())
     assert "only 30.0 s to 280.0 s after the start; left out: 12.5 s of warm-up" in " ".join(text.split())
 
 

@@ -8,12 +8,14 @@ import pytest
 from analyses import START, analysis, judged, without_gpus
 
 from gssr.model.compare.scaling import scaling_rows
-from gssr.model.results import Window
+from gssr.model.results import AnalysisWindow
 from gssr.report.pdf.proposal import proposal_pdf
 
 
 def lasting(n_gpus: int, seconds: float, state: str = "completed"):
-    return analysis(n_gpus, max(n_gpus // 4, 1), window=Window(START, START + seconds, 0.0, 0.0, True), state=state)
+    return analysis(
+        n_gpus, max(n_gpus // 4, 1), window=AnalysisWindow(START, START + seconds, 0.0, 0.0, True), state=state
+    )
 
 
 def pages(runs, tmp_path: Path, kind=None) -> list[str]:

@@ -1,5 +1,6 @@
 """Sketches decoded together hold what each of them holds by itself, and what is none is left out."""
 
+import sqlite3
 from collections import Counter
 from itertools import islice
 
@@ -7,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.store.format.rollup import Histogram, MalformedError, pack_sketch, unpack_sketch
+from gssr.store.format.rollup import Histogram, pack_sketch, unpack_sketch
 from gssr.store.format.schema import SKETCH_SECONDS, SKETCHES
 from gssr.store.format.sketches import Sketches, decode_sketches
 
@@ -43,7 +44,7 @@ def spoilt(draw, seconds: int) -> bytes:
 def alone(blob: bytes, seconds: int) -> list[Histogram] | None:
     try:
         found = unpack_sketch(blob, seconds)
-    except MalformedError:
+    except sqlite3.DatabaseError:
         return None
     return None if len(blob) < 2 or len(found) > METRICS else [*found, *([Counter()] * (METRICS - len(found)))]
 

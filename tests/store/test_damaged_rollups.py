@@ -178,8 +178,8 @@ def test_what_is_damaged_is_counted_anew(sound: Sound, tmp_path: Path, name: str
     bounds_hold(other, *WINDOWS[1])
     assert other.damage is None and other.recounted is not None and "counted anew" in other.recounted
     assert path.read_bytes() == before, "a reader wrote to the file"
-    repaired = repair(str(path))
-    assert repaired.n and not repaired.n_thinned
+    n_repaired, n_thinned, _ = repair(str(path))
+    assert n_repaired and not n_thinned
     again = open_recording(path).runs[0]
     same(sound.told, told(again))
     assert again.recounted is None

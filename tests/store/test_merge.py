@@ -21,7 +21,7 @@ from sample_rows import START, rows_of, write
 from gssr.model.analyze import analyze
 from gssr.store.format.columns import columns_of
 from gssr.store.format.schema import RANKS_MISSING, TABLES
-from gssr.store.merge import BusyError, GoneError, merge
+from gssr.store.merge import NothingToMergeError, merge
 from gssr.store.merge.lock import acquire
 from gssr.store.merge.verify import all_full, missing_from
 from gssr.store.read.open import RecordingError
@@ -84,7 +84,7 @@ def test_who_waits_for_a_merge_that_leaves_no_folder_has_nothing_to_merge(record
     monkeypatch.setattr(os.path, "isdir", lambda path: path == folder or Path(path).is_dir())
     timer = threading.Timer(0.3, shutil.rmtree, [folder])
     timer.start()
-    with pytest.raises(GoneError):
+    with pytest.raises(NothingToMergeError, match="no such folder"):
         merge(str(recording), patience=30.0)
     timer.join()
 
@@ -483,7 +483,7 @@ def test_only_one_merges_at_a_time_and_a_dead_one_is_taken_over(recording):
     record(recording, 0)
     lock = acquire(str(folder))
     assert lock is not None and acquire(str(folder), patience=0.1) is None
-    with pytest.raises(BusyError):
+    with pytest.raises(NothingToMergeError, match="is being merged"):
         merge(str(recording))
     (folder / "merge.lock").write_text("elsewhere\tboot\t1\t1\tnonce")
     assert not lock.held and acquire(str(folder)) is None  # at work a moment ago, on another host

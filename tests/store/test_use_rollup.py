@@ -222,11 +222,11 @@ def test_a_run_is_added_to_a_file_that_lacks_columns_and_it_is_repaired(tmp_path
     first, second = (run.host_use() for run in open_recording(path).runs)
     assert first["load1"].n > second["load1"].n > 0
     assert (first["fabric_rx_bytes"], second["fabric_rx_bytes"].n > 50) == ((0, 0.0, None), True)
-    assert _counted(path) and repair(str(path)).use == ()
+    assert _counted(path) and repair(str(path))[2] == ()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM host_rollup WHERE level = 60")
         connection.commit()
-    assert repair(str(path)).use == ("host_samples",)
+    assert repair(str(path))[2] == ("host_samples",)
     assert [run.host_use() for run in open_recording(path).runs] == [first, second]
 
 
@@ -280,7 +280,7 @@ def test_repairing_counts_what_was_not(tmp_path: Path) -> None:
         connection.commit()
     _record(path, 650, append=True)
     expected = [_all_of(run) for run in open_recording(path).runs]
-    assert repair(str(path)).use == ("host_samples", "workload_samples") and _counted(path)
-    assert repair(str(path)).use == ()
+    assert repair(str(path))[2] == ("host_samples", "workload_samples") and _counted(path)
+    assert repair(str(path))[2] == ()
     for run, own in zip(open_recording(path).runs, expected, strict=True):
         np.testing.assert_allclose(_all_of(run), own, rtol=1e-12)

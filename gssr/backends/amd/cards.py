@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gssr import launch
 from gssr.backends.amd.gpu_metrics import MOST_BYTES, MetricsReading, revision_of, table_of
 from gssr.backends.base import Device, UnusableError
-from gssr.backends.choose import Seen, choose
+from gssr.backends.choose import choose
 
 ROOT = "GSSR_AMD_ROOT"
 """The variable that names a folder in place of ``/``, for tests."""
@@ -279,7 +279,7 @@ def usable_cards(visible: Sequence[str] | None) -> tuple[list[Card], list[Card],
         raise UnusableError(what, f"{_ASK}; on a machine without jobs, join the groups video and render")
     shown = sorted((order, card.device.uuid) for card in opened for order in card.orders)
     names, remarks = _in_kfds_order([order for order, _ in shown], cards, visible)
-    positions, remark = choose([Seen(order, uuid, uuid) for order, uuid in shown], names)
+    positions, remark = choose([(Device(order, uuid), uuid) for order, uuid in shown], names)
     remarks += filter(None, (remark,))
     if not positions:
         raise UnusableError("the launcher gives this process none of the node's AMD GPUs", _ASK)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gssr.backends.base import Device, UnusableError
-from gssr.backends.choose import Seen, choose
+from gssr.backends.choose import choose
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.codes import COMPUTE_INSTANCE, GPU, GPU_INSTANCE, DcgmError, blank_reason
 from gssr.backends.dcgm.engine import Engine
@@ -208,8 +208,7 @@ def _by_hostengine(found: Sequence[Sampled], visible: Sequence[str] | None) -> t
     GPU, and BackendError if none has one of the UUIDs."""
     if not found:
         raise DcgmError("DCGM's hostengine has no GPU", "see that NVIDIA's driver runs on its machine, and restart it")
-    seen = [Seen(each.device.device_index, each.gpu_uuid, each.device.uuid) for each in found]
-    positions, remark = choose(seen, visible)
+    positions, remark = choose([(each.device, each.gpu_uuid) for each in found], visible)
     if not positions:
         raise DcgmError("the launcher gives this process no GPU", "ask it for some")
     remarks = [remark] if remark else []

@@ -32,13 +32,6 @@ _IDENTITY = (("version", "I"), ("entityGroupId", "I"), ("entityId", "I"), ("fiel
 """Members of a record that tell whose value it is and how to read it, with their types as ``struct`` names them."""
 
 
-class EntityField(NamedTuple):
-    """One field of one entity."""
-
-    entity: Entity
-    field: int
-
-
 class FieldReading(NamedTuple):
     """The values that one call brought, in columns of equal length. ``numbers``: the index of the series; ``statuses``:
     DCGM's status, 0 is fine; ``stamps``: us of the hostengine's clock, 0 if nothing was sampled yet; ``values``: the
@@ -50,9 +43,10 @@ class FieldReading(NamedTuple):
     values: Sequence[int | float]
 
 
-def prepare_requests(engine: Engine, series: Sequence[EntityField]) -> list[LatestValues]:
-    """Prepare the calls that read the newest value of each of these series; readings refer to series by their index
-    here. There is one call for each set of fields that entities have in common, usually one in all."""
+def prepare_requests(engine: Engine, series: Sequence[tuple[Entity, int]]) -> list[LatestValues]:
+    """Prepare the calls that read the newest value of each of these series, an entity and a field each; readings refer
+    to series by their index here. There is one call for each set of fields that entities have in common, usually one
+    in all."""
     numbers = {each: number for number, each in enumerate(series)}
     fields_of: dict[Entity, list[int]] = {}
     for entity, field in series:
@@ -74,7 +68,7 @@ class LatestValues:
     member, at the offsets that the bindings' structure has."""
 
     def __init__(
-        self, engine: Engine, entities: Sequence[Entity], fields: Sequence[int], numbers: dict[EntityField, int]
+        self, engine: Engine, entities: Sequence[Entity], fields: Sequence[int], numbers: dict[tuple[Entity, int], int]
     ) -> None:
         self._engine = engine
         self._number_of = numbers
@@ -131,8 +125,7 @@ class LatestValues:
         """
         groups, entities, fields, types = columns
         found = [
-            self._number_of.get(EntityField((group, entity), field), -1)
-            for group, entity, field in zip(groups, entities, fields)
+            self._number_of.get(((group, entity), field), -1) for group, entity, field in zip(groups, entities, fields)
         ]
         if set(versions) != {self._version} or -1 in found:
             raise DcgmError(

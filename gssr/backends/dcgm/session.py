@@ -10,8 +10,8 @@ from gssr.backends.base import BackendChange, BackendError, Row
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.codes import DOUBLE_BLANK, DcgmError, blank_reason
 from gssr.backends.dcgm.engine import Engine, EngineClock, EngineError
-from gssr.backends.dcgm.entities import Sampled
-from gssr.backends.dcgm.read import EntityField, FieldReading, prepare_requests
+from gssr.backends.dcgm.entities import Entity, Sampled
+from gssr.backends.dcgm.read import FieldReading, prepare_requests
 from gssr.backends.dcgm.rows import RowAssembler
 from gssr.backends.dcgm.watch import Watches
 from gssr.metrics import BY_NAME, METRICS, NAMES
@@ -120,13 +120,13 @@ class Session:
         self.notes += self._watches.notes
         self._positions = {each.entity: position for position, each in enumerate(found) if each is not None}
         self._series = [
-            EntityField(entity, field)
+            (entity, field)
             for entity in self._positions
             for watch in self._watches.live
             if entity in watch.entities
             for field in watch.fields
         ]
-        self._places = [self._place(each) for each in self._series]
+        self._places = [self._place(entity, field) for entity, field in self._series]
         self._spans = [
             (position, slice(numbers[0], numbers[-1] + 1))
             for position in range(len(found))
@@ -229,12 +229,12 @@ class Session:
         self.notes.append(_NOT_BESIDE)
         return True
 
-    def _place(self, series: EntityField) -> tuple[int, str, int | float, float]:
-        """Find where the values of a series go. Returns the GPU's position, the metric's name, the factor by which
-        values are multiplied, and the largest value, before that, which is possible."""
-        metric = _BY_FIELD[series.field]
+    def _place(self, entity: Entity, field: int) -> tuple[int, str, int | float, float]:
+        """Find where the values of an entity's field go. Returns the GPU's position, the metric's name, the factor by
+        which values are multiplied, and the largest value, before that, which is possible."""
+        metric = _BY_FIELD[field]
         factor = int(metric.dcgm_factor) if metric.integral else metric.dcgm_factor
-        return self._positions[series.entity], metric.name, factor, 100 if series.field in _PERCENT else math.inf
+        return self._positions[entity], metric.name, factor, 100 if field in _PERCENT else math.inf
 
     def _follow_clock(self, newest: int, now: float) -> None:
         """Follow the hostengine's clock, given the newest stamp in us: look at it now and then, and when a new stamp is

@@ -37,7 +37,7 @@ from gssr.model.breakdown.result import Breakdown
 from gssr.model.compare.contrast import METRICS, measured_metrics
 from gssr.model.compare.pairs import Pairs, pairs
 from gssr.model.evidence.evidence import over_gpus
-from gssr.model.results import SEVERITIES, Analysis, Grid, Kind, Phase, Series, Verdict, Window
+from gssr.model.results import SEVERITIES, Analysis, AnalysisWindow, Grid, Kind, Phase, Series, Verdict
 from gssr.model.statistics.balance import full_scale, imbalance
 from gssr.score import score_of_means
 
@@ -337,14 +337,14 @@ def _joined(between: Sequence[float | None], along: float | None) -> float | Non
     return 2.0 * math.sqrt(sum(known) + (along or 0.0))
 
 
-def _tenth_of(start: float, width: float, n: int, window: Window) -> Ints:
+def _tenth_of(start: float, width: float, n: int, window: AnalysisWindow) -> Ints:
     """Return which tenth of the window (0-9) each of ``n`` bins is in by its middle [n]; bins of ``width`` s from
     ``start`` (unix s)."""
     middle = start + width * (np.arange(n) + 0.5) - window.start
     return np.clip((TENTHS * middle / max(window.duration, 1e-9)).astype(np.int64), 0, TENTHS - 1)
 
 
-def _tenths(series: Series | None, window: Window) -> Floats:
+def _tenths(series: Series | None, window: AnalysisWindow) -> Floats:
     """Return the mean of a series in each tenth of the window [10], NaN without samples or series (None). Each GPU
     with a value counts alike."""
     if series is None:
@@ -375,7 +375,7 @@ def _noise_of_imbalance(a: Analysis, b: Analysis) -> float | None:
     return None if noise is None else max(noise, LEAST_SHARE)
 
 
-def _imbalances(series: Grid | None, window: Window) -> Floats:
+def _imbalances(series: Grid | None, window: AnalysisWindow) -> Floats:
     """Return the imbalance of the GPUs in each tenth of the window [10], NaN if it is unknown; all NaN without a
     series or with one GPU."""
     found = np.full(TENTHS, np.nan)

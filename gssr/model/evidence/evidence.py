@@ -13,7 +13,7 @@ from gssr.arrays import Floats, Ints
 from gssr.model.results import Means, nodes_of
 from gssr.model.statistics.gpu_time_counts import BITS, FLAGS, Float32s, GpuTimeCounts, WindowCounts
 from gssr.peaks import Peaks, peaks_of
-from gssr.store.format.rows import Event, Gpu, Run
+from gssr.store.format.rows import Event, Gpu, RunRow
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
 
@@ -45,7 +45,7 @@ class Evidence:
     where nothing is left out.
     """
 
-    run: Run
+    run: RunRow
     state: str
     start: float
     end: float

@@ -105,17 +105,13 @@ def _spread(values: Floats) -> float:
     return _TO_SIGMA * float(np.median(np.abs(values - np.median(values))))
 
 
-class _Seen(NamedTuple):
-    """Of a node in a job: the logarithms of its clock, activity and power to the other nodes'."""
-
-    clock: list[float]
-    activity: list[float]
-    power: list[float]
+_Compared = tuple[list[float], list[float], list[float]]
+"""Of a node in a job: the logarithms of its clock, activity and power to the other nodes'."""
 
 
 def bad_nodes(runs: Iterable[tuple[str, RunFigures]]) -> list[BadNode]:
     """Find the nodes that are slow in these runs, given as (job, run), the most certain first."""
-    seen: dict[str, dict[str, _Seen]] = {}
+    seen: dict[str, dict[str, _Compared]] = {}
     users: dict[str, set[str]] = {}
     held: dict[str, list[tuple[RunFigures, Sequence[GpuFigures]]]] = {}
     for job, run in runs:
@@ -189,7 +185,7 @@ def _by_node(gpus: Iterable[GpuFigures]) -> dict[str, list[GpuFigures]]:
     return found
 
 
-def _compare(job: str, gpus: Sequence[GpuFigures], seen: dict[str, dict[str, _Seen]]) -> None:
+def _compare(job: str, gpus: Sequence[GpuFigures], seen: dict[str, dict[str, _Compared]]) -> None:
     """Compare the nodes of one run with each other, and append the result to ``seen``, by node and job.
 
     ``gpus`` are the run's used GPUs of one model; the caller has divided them by model. For each of clock, activity and
@@ -205,7 +201,7 @@ def _compare(job: str, gpus: Sequence[GpuFigures], seen: dict[str, dict[str, _Se
             continue
         apart = against_others(np.array([np.median(known[node]) for node in names]))
         for node, own in zip(names, apart.tolist(), strict=True):
-            seen.setdefault(node, {}).setdefault(job, _Seen([], [], []))[at].append(own)
+            seen.setdefault(node, {}).setdefault(job, ([], [], []))[at].append(own)
 
 
 def _clock(gpu: GpuFigures) -> float | None:

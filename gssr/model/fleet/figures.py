@@ -20,7 +20,7 @@ from gssr.model.breakdown.result import Breakdown
 from gssr.model.statistics.aggregate import sum_known
 from gssr.model.statistics.balance import imbalance
 from gssr.model.statistics.energy import ENERGY_METRICS, total_joules
-from gssr.model.statistics.sources import Rollups
+from gssr.model.statistics.sources import RollupSource
 from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.rules import TABLE
@@ -153,7 +153,7 @@ class GpuFigures(NamedTuple):
     relative_clock: float | None
 
 
-class Held(NamedTuple):
+class VerdictOfRun(NamedTuple):
     """A verdict on a run: its ``code``, and the ``gpus`` it is about, none for all of them."""
 
     code: str
@@ -196,7 +196,7 @@ class RunFigures(NamedTuple):
     partition: str | None = None
     gpus: tuple[GpuFigures, ...] = ()
     began: float = 0.0
-    verdicts: tuple[Held, ...] | None = None
+    verdicts: tuple[VerdictOfRun, ...] | None = None
     step_s: float | None = None
     hours_by_category: tuple[float, ...] | None = None
 
@@ -260,7 +260,7 @@ def read_figures(reader: RunReader, file: str, verdicts: bool = False, rules: Ru
 def _judged(reader: RunReader, rules: RuleTable, gpu_hours: float) -> dict[str, Any]:
     """Return verdicts, the step's length (None: unknown) and the ``gpu_hours`` by category, as fields of RunFigures."""
     judgement = judge_window(reader, np.arange(len(reader.gpus)), ALL_TIME, rules, with_phases=False)
-    held = tuple(Held(verdict.code, verdict.gpus) for verdict in judgement.verdicts)
+    held = tuple(VerdictOfRun(verdict.code, verdict.gpus) for verdict in judgement.verdicts)
     return {
         "verdicts": held,
         "step_s": None if judgement.step is None else judgement.step.seconds,
@@ -287,7 +287,7 @@ class _GpuColumns:
 
     def __init__(self, reader: RunReader) -> None:
         n_gpus = len(reader.gpus)
-        total = Rollups(reader, np.arange(n_gpus), 0).sums(_READ, ALL_TIME, reader.gap_seconds)
+        total = RollupSource(reader, np.arange(n_gpus), 0).sums(_READ, ALL_TIME, reader.gap_seconds)
         self.n_rows, self.n_gaps, self.last_time = total.n_rows, total.n_gaps, total.last_time
         name = next((name for name in DETECTION_METRICS if name in total.sums.measured()), None)
         idle, known = below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))

@@ -36,13 +36,12 @@ N_BINS = 10
 
 
 class _Portions(NamedTuple):
-    """What runs add to groups: the ``keys`` of the groups, ``of`` which run of all (its number) each portion is, its
-    ``read_figures``, which are the run's or one of its GPUs', and their ``share`` of it."""
+    """What runs add to groups: the ``keys`` of the groups, ``of`` which run of all (its number) each portion is, and its
+    ``figures``, which are the run's or one of its GPUs'."""
 
     keys: list[str]
     of: list[int]
     figures: Sequence[RunFigures] | Sequence[GpuFigures]
-    share: list[float] | float = 1.0
 
 
 class RunGroup(NamedTuple):
@@ -258,7 +257,7 @@ def _summed(portions: _Portions) -> list[RunGroup]:
 
     def per_group(values: Floats) -> list[float | None]:
         known = np.isfinite(values)
-        sums = np.bincount(group, np.where(known, values * portions.share, 0.0), len(places))
+        sums = np.bincount(group, np.where(known, values, 0.0), len(places))
         n_known = np.bincount(group, known, len(places))
         return [own if n else None for own, n in zip(sums.tolist(), n_known.tolist(), strict=True)]
 
@@ -452,7 +451,7 @@ class Fleet(NamedTuple):
     allocated: Allocated | None = None
 
 
-class _Read(NamedTuple):
+class _ReadRecording(NamedTuple):
     """``state``: of the recording before it was read, where the runs may be kept; ``earlier``: ids and starts of the runs
     that were not read because they began before FleetRequest.since."""
 
@@ -492,7 +491,9 @@ def read_fleet(
     return Fleet(tuple(runs.values()), len(names), tuple(unreadable), tuple(copies), len(earlier))
 
 
-def _with_index(names: Sequence[str], request: FleetRequest, index: Index, workers: Workers) -> Iterator[_Read]:
+def _with_index(
+    names: Sequence[str], request: FleetRequest, index: Index, workers: Workers
+) -> Iterator[_ReadRecording]:
     """Yield what was read of each recording, in their order. All runs of recordings that are kept are read, whenever
     they began."""
     rules = digest(request.rules)
@@ -501,7 +502,7 @@ def _with_index(names: Sequence[str], request: FleetRequest, index: Index, worke
     fresh: list[tuple[str, str, Rows]] = []
     for name in names:
         if name in known:
-            yield _Read(known[name], None)
+            yield _ReadRecording(known[name], None)
             continue
         read = next(reads)
         if read.state is not None:
@@ -513,21 +514,21 @@ def _with_index(names: Sequence[str], request: FleetRequest, index: Index, worke
     index.keep(fresh)
 
 
-def _all(names: Sequence[str], request: FleetRequest, workers: Workers) -> Iterator[_Read]:
+def _all(names: Sequence[str], request: FleetRequest, workers: Workers) -> Iterator[_ReadRecording]:
     """Yield what was read of each recording, in their order."""
     return workers.map(partial(_read_each, request=request), names, _unread, per_worker=PER_PROCESS)
 
 
-def _read_each(names: Sequence[str], request: FleetRequest) -> Iterator[_Read]:
+def _read_each(names: Sequence[str], request: FleetRequest) -> Iterator[_ReadRecording]:
     return (_read(name, request) for name in names)
 
 
-def _unread(name: str) -> _Read:
+def _unread(name: str) -> _ReadRecording:
     """Return what is said of a recording that no worker has survived."""
-    return _Read([], f"{name}: the process that read it died")
+    return _ReadRecording([], f"{name}: the process that read it died")
 
 
-def _read(name: str, request: FleetRequest) -> _Read:
+def _read(name: str, request: FleetRequest) -> _ReadRecording:
     """Read the runs of a recording that the request asks for. Never raises: what went wrong is told as its
     ``problem``."""
     runs: list[RunFigures] = []
@@ -539,13 +540,13 @@ def _read(name: str, request: FleetRequest) -> _Read:
             runs += (read_figures(reader, name, request.verdicts, request.rules) for reader in readers)
             if recording.damage or not all(is_final(run.state, name) for run in runs):
                 before = None
-            return _Read(runs, recording.damage, before, earlier)
+            return _ReadRecording(runs, recording.damage, before, earlier)
     except RecordingError as error:
-        return _Read(runs, str(error))
+        return _ReadRecording(runs, str(error))
     except OSError as error:
-        return _Read(runs, f"{name}: can't be read: {error.strerror}")
+        return _ReadRecording(runs, f"{name}: can't be read: {error.strerror}")
     except Exception as error:  # one strange file among thousands
-        return _Read(runs, f"{name}: can't be read: {error!r}")
+        return _ReadRecording(runs, f"{name}: can't be read: {error!r}")
 
 
 def is_final(run_state: str, name: str) -> bool:

@@ -22,23 +22,17 @@ _SILENT_SECONDS = 60.0
 _FINE, _COARSE = LEVELS[0], LEVELS[-1]
 
 
-class IdleGpu(NamedTuple):
-    """A GPU of which no sample reached the idle limit in the last ``seconds``, up to its newest sample."""
-
-    gpu: GpuFigures
-    seconds: float
-
-
 class GrowingRun(NamedTuple):
-    """A run that goes on: its figures so far, and those of its GPUs that are held idle now, the longest first."""
+    """A run that goes on: its figures so far, and those of its GPUs that are held idle now, the longest first, each with
+    the seconds, up to its newest sample, in which no sample reached the idle limit."""
 
     run: RunFigures
-    idle: tuple[IdleGpu, ...]
+    idle: tuple[tuple[GpuFigures, float], ...]
 
     @property
     def idle_gpu_hours(self) -> float:
         """GPU-hours since the idle GPUs began to be idle."""
-        return sum(each.seconds for each in self.idle) / 3600
+        return sum(seconds for _, seconds in self.idle) / 3600
 
 
 class Growing(NamedTuple):
@@ -76,8 +70,8 @@ def read_growing(names: Sequence[str], progress: Callable[[float], None] = lambd
 
 def _growing(reader: RunReader, name: str) -> GrowingRun:
     run = read_figures(reader, name)
-    idle = [IdleGpu(run.gpus[at], seconds) for at, seconds in _idle_seconds(reader).items()]
-    idle.sort(key=lambda own: (-own.seconds, own.gpu.gpu))
+    idle = [(run.gpus[at], seconds) for at, seconds in _idle_seconds(reader).items()]
+    idle.sort(key=lambda each: (-each[1], each[0].gpu))
     return GrowingRun(run, tuple(idle))
 
 

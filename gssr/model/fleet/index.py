@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from gssr.model.breakdown.categories import CATEGORIES
-from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, GpuFigures, Held, RunFigures
+from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, GpuFigures, RunFigures, VerdictOfRun
 from gssr.model.verdicts.table import RuleTable
 from gssr.store.format.schema import STATES, Column
 from gssr.store.index import Index, Rows
@@ -118,11 +118,11 @@ def _runs(
     return runs
 
 
-def _held(text: str, n_gpus: int) -> tuple[Held, ...]:
+def _held(text: str, n_gpus: int) -> tuple[VerdictOfRun, ...]:
     """Read a run's verdicts from the JSON that the index keeps. Raises ValueError for what we never wrote, such as a
     position of a GPU that is not below ``n_gpus``."""
     try:
-        held = tuple(Held(str(code), tuple(map(int, gpus))) for code, gpus in json.loads(text))
+        held = tuple(VerdictOfRun(str(code), tuple(map(int, gpus))) for code, gpus in json.loads(text))
     except (TypeError, ValueError, RecursionError):
         raise ValueError("no verdicts") from None
     if any(not 0 <= gpu < n_gpus for each in held for gpu in each.gpus):

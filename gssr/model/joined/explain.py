@@ -14,7 +14,7 @@ from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.joined.match import NS, Match
 from gssr.model.results import Analysis, Finding, Judgement, LeadingLoss, Means, Verdict
-from gssr.model.statistics.sources import Rollups, Rows
+from gssr.model.statistics.sources import RollupSource, RowSource
 from gssr.model.traced import (
     SPLIT,
     IdleTime,
@@ -67,7 +67,7 @@ class Scores:
 
     def _sums(self, positions: Ints, window: Window) -> Means:
         """Add up the score's metrics over a part of the window for the GPUs at these positions."""
-        return Rollups(self._reader, positions, 0).sums(self._names, window, np.inf).sums
+        return RollupSource(self._reader, positions, 0).sums(self._names, window, np.inf).sums
 
     def of(self, parts: Sequence[tuple[Ints, Window]]) -> Iterator[tuple[float | None, float | None]]:
         """Score some GPUs inside a window, and in the rest of the window of the scores. ``parts``: positions of GPUs, each
@@ -98,7 +98,7 @@ class Scores:
                 yield self._of(positions, self._sums(positions, inside))
             return
         every = np.unique(np.concatenate([positions for positions, _ in parts]))
-        rows = Rows(self._reader, every, self._names, around).between(self._names, around)
+        rows = RowSource(self._reader, every, self._names, around).between(self._names, around)
         order = np.argsort(rows.gpu, kind="stable")
         edges = np.searchsorted(rows.gpu[order], np.arange(len(every) + 1))
         for positions, inside in parts:

@@ -77,7 +77,7 @@ def matched(reader: RunReader, timeline: Timeline, offset: float | None = None) 
     if reader.clocks and timeline.clock.unix_ns is not None and not since_boot:
         ahead = next((reader.clocks.of(process.node) for process in ranks if process is not None), 0.0)
         timeline = replace(timeline, clock=timeline.clock._replace(unix_ns=timeline.clock.unix_ns - round(ahead * NS)))
-    there = _Gpus(reader, ranks, timeline)
+    there = _TraceGpus(reader, ranks, timeline)
     first, last = _extent(reader)
     extent = int(own.start[0]), int((own.start + own.length).max())
     zero = timeline.clock.unix_ns
@@ -215,7 +215,7 @@ def _by_rank(reader: RunReader) -> dict[int, Process]:
 _UNKNOWN = Process._make(["", 0, *(None for _ in Process._fields[2:])])
 
 
-class _Gpus:
+class _TraceGpus:
     """The GPUs of a trace as those of a run. ``of``: the position of each, by its first track. Raises NotJoinedError."""
 
     def __init__(self, reader: RunReader, ranks: Sequence[Process | None], timeline: Timeline) -> None:

@@ -6,9 +6,9 @@ What was computed is kept as long as it stays true: of a finished run for ever, 
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, over_space
 from gssr.model.statistics.energy import ENERGY_METRICS, total_joules
 from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine
-from gssr.model.statistics.sources import Rollups, host_use
+from gssr.model.statistics.sources import RollupSource, host_use
 from gssr.model.window import warm_up_and_tear_down
 from gssr.score import score_of_means
 from gssr.store.format.schema import LEVELS
@@ -52,7 +52,7 @@ Read = Callable[[], RunReader]
 """The run, to read from now."""
 
 
-class Shown(NamedTuple):
+class QueryAnswer(NamedTuple):
     """What a query shows; see Result for the fields."""
 
     metric: str
@@ -68,12 +68,43 @@ class Shown(NamedTuple):
     score_curve: ScoreCurve | None
 
 
-class _Answer(NamedTuple):
-    value: object
-    at: float
-    """When it was computed, monotonic s."""
-    cost: float
-    """How long that took, s."""
+_Answer = TypeVar("_Answer")
+
+
+class KeptAnswers:
+    """Answers to questions about a run, each kept as long as it holds: what no longer changes for ever, what grows until it
+    is older than ``lag_seconds`` and than LAG_COSTS times what it took, or, where reading the files is expensive
+    (``seldom``), until ``renew``. Only the ``most`` that were asked for last are kept."""
+
+    def __init__(self, lag_seconds: float, most: int, seldom: bool) -> None:
+        self._lag_seconds, self._most = lag_seconds, most
+        self._renewed = 0.0 if seldom else None
+        self._answers: OrderedDict[tuple[Hashable, bool], tuple[object, float, float]] = OrderedDict()
+        """By question, and whether the answer grows with the run: the answer, when it was found (monotonic s), and how
+        long that took, s."""
+
+    def renew(self) -> None:
+        """Find everything anew that is asked from now on and may have grown."""
+        self._renewed = time.monotonic()
+
+    def find(self, question: Hashable, growing: bool, compute: Callable[[], _Answer]) -> _Answer:
+        """Return the answer that is kept, if it still holds, or what ``compute`` returns. ``growing``: the answer changes
+        as the run grows."""
+        key, now = (question, growing), time.monotonic()
+        found = self._answers.pop(key, None)
+        if found is None or (growing and self._is_old(found[1], found[2], now)):
+            value: object = compute()
+            found = value, now, time.monotonic() - now
+        self._answers[key] = found
+        while len(self._answers) > self._most:
+            self._answers.popitem(last=False)
+        return cast(_Answer, found[0])
+
+    def _is_old(self, found_at: float, cost: float, now: float) -> bool:
+        """Tell whether an answer must be computed anew that was found at a time (monotonic s) and took ``cost`` s."""
+        if self._renewed is not None:
+            return found_at < self._renewed
+        return now - found_at > max(self._lag_seconds, LAG_COSTS * cost)
 
 
 class Answers:
@@ -82,13 +113,13 @@ class Answers:
 
     def __init__(self, tally: RunTotals, interval: float, n_gpus: int, seldom: bool = False) -> None:
         self._tally = tally
-        self._renewed = 0.0 if seldom else None
+        self._seldom = seldom
         self._interval = interval
         self._n_gpus = n_gpus
         self._grids: OrderedDict[tuple[str, float, int, int | None], Columns] = OrderedDict()
         self._asked: dict[Columns, float] = {}
         """When each grid was asked for last, monotonic s."""
-        self._answers: OrderedDict[tuple[str, float, float], _Answer] = OrderedDict()
+        self._answers = KeptAnswers(LAG_SECONDS, _KEPT_MEANS, seldom)
         self._host: HostUse | None = None
         """What was read of the nodes last."""
         self._host_read = -math.inf
@@ -116,9 +147,9 @@ class Answers:
 
     def renew(self) -> None:
         """Read the files anew for everything asked from now on."""
-        self._renewed = time.monotonic()
+        self._answers.renew()
 
-    def show(self, query: Query, read: Read, growing: bool, quick: bool) -> Shown:
+    def show(self, query: Query, read: Read, growing: bool, quick: bool) -> QueryAnswer:
         """Answer a query. ``read`` returns the run as it is now; ``growing``: rows may still come; ``quick``: columns
         that take long to read may be coarser, and the first ones of a run whose files are expensive to read are left out
         (``refined`` is False then)."""
@@ -134,11 +165,11 @@ class Answers:
             self._interval,
             self._n_gpus,
             snug=query.end is None,
-            least=0.0 if self._renewed is None else SELDOM_WIDTH,
+            least=SELDOM_WIDTH if self._seldom else 0.0,
         )
         refined = not (quick and width < LEVELS[-1] and self._n_gpus * span / width > QUICK_CELLS)
         width = width if refined else float(LEVELS[-1])
-        put_off = quick and self._renewed is not None and not self._grids
+        put_off = quick and self._seldom and not self._grids
         if is_fine(width) and max(newest - n * width, tally.first) < tally.thinned:
             width = FINEST
         last = column_of(tally.last, width) if query.end is None else math.ceil(query.end / width - 1e-9) - 1
@@ -166,7 +197,7 @@ class Answers:
         energy = self._energy(query, shown, read, growing) if query.energy and not put_off else None
         curve = self._score_curve(query, shown, whole, quick, read) if query.score_columns and not put_off else None
         known = refined and not put_off
-        return Shown(metric, grid, space, window, recent, moment, host, known, active_from, energy, curve)
+        return QueryAnswer(metric, grid, space, window, recent, moment, host, known, active_from, energy, curve)
 
     def _score_curve(self, query: Query, shown: Window, whole: bool, quick: bool, read: Read) -> ScoreCurve | None:
         """Compute the score of all GPUs over the window shown, column by column. None if one of its metrics was not
@@ -206,7 +237,6 @@ class Answers:
             if growing and not query.beside:  # the newest rows tell it as well
                 shown = Window(tally.last - RECENT_SECONDS)
             host = self._kept("host", shown, query, ends, lambda: host_use(read(), shown))
-            assert host is None or isinstance(host, HostUse)
             self._host, self._host_read = host, tally.last
         return self._host
 
@@ -215,14 +245,12 @@ class Answers:
 
         def compute() -> float | None:
             reader = read()
-            rollups = Rollups(reader, np.arange(self._n_gpus), 0)
+            rollups = RollupSource(reader, np.arange(self._n_gpus), 0)
             found = rollups.sums(ENERGY_METRICS, shown, reader.gap_seconds)
             return total_joules(found.joules, found.n_rows, reader.gpus)
 
         ends = growing and shown.end > self._tally.last
-        joules = self._kept("energy", shown, query, ends, compute)
-        assert joules is None or isinstance(joules, float)
-        return joules
+        return self._kept("energy", shown, query, ends, compute)
 
     def _active_from(self, query: Query, read: Read, growing: bool) -> float | None:
         """Find when the warm-up of the run ends, unix s; the time of the first sample if there is none, or no metric
@@ -242,9 +270,7 @@ class Answers:
         def compute() -> float:
             return tally.first + warm_up_and_tear_down(average, Window(tally.first, tally.last))[0]
 
-        found = self._kept("active_from", Window(tally.first), query, growing, compute)
-        assert isinstance(found, float)
-        return found
+        return self._kept("active_from", Window(tally.first), query, growing, compute)
 
     def _columns(
         self, metrics: Sequence[str], width: float, first: int, n: int, sliding: bool, read: Read
@@ -304,11 +330,9 @@ class Answers:
             known = window._replace(end=min(window.end, self._tally.last))
             return self._tally.means_of(read().buckets(window, names=self._tally.counted), known)
 
-        found = self._kept(what, window, query, growing, compute)
-        assert isinstance(found, Means)
-        return found
+        return self._kept(what, window, query, growing, compute)
 
-    def _kept(self, what: str, window: Window, query: Query, growing: bool, compute: Callable[[], object]) -> object:
+    def _kept(self, what: str, window: Window, query: Query, growing: bool, compute: Callable[[], _Answer]) -> _Answer:
         """Return an answer that is kept and still good, or call ``compute`` and keep what it returns.
 
         ``what`` is the kind of question, which with the window identifies the answer. While the run is ``growing`` it is
@@ -317,23 +341,7 @@ class Answers:
         """
         looked_at = query.cursor if what == "moment" else None
         key = (what, query.span or 0.0, looked_at or 0.0) if growing else (what, *window)
-        found = self._answers.pop(key, None)
-        now = time.monotonic()
-        if found is None or (growing and self._is_old(found, now)):
-            value = compute()
-            found = _Answer(value, now, time.monotonic() - now)
-        self._answers[key] = found
-        while len(self._answers) > _KEPT_MEANS:
-            self._answers.popitem(last=False)
-        return found.value
-
-    def _is_old(self, answer: _Answer, now: float) -> bool:
-        """Tell whether an answer must be computed anew. If all answers are renewed at once, that is one from before the
-        last time that they were; else one that is older than LAG_SECONDS and than LAG_COSTS times what it took. ``now``:
-        monotonic s."""
-        if self._renewed is not None:
-            return answer.at < self._renewed
-        return now - answer.at > max(LAG_SECONDS, LAG_COSTS * answer.cost)
+        return self._answers.find(key, growing, compute)
 
 
 def _up_to(grid: Grid, space: Series, n: int) -> tuple[Grid, Series]:

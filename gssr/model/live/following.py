@@ -20,7 +20,7 @@ from gssr.model.live.answers import Answers
 from gssr.model.live.live_result import STALE_SECONDS
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.statistics.grid import Spans
-from gssr.store.format.rows import GpuLook, GpuProcess, Run, one_run
+from gssr.store.format.rows import GpuLook, GpuProcess, RunRow, one_run
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.format.sound_arrays import sound_samples
 from gssr.store.live_block.read import BlockReader, Blocks, Entries
@@ -176,15 +176,6 @@ MOST_ROWS = 4 * ROWS_AT_ONCE
 """What one look reads of each file at most: behind a fast writer the screen goes on, and catches up."""
 
 
-class _Tail(NamedTuple):
-    """A file that is followed. ``position``: the positions of its GPUs by key - ``low``, -1 for a GPU that is not of
-    this run."""
-
-    follower: Follower
-    low: int
-    position: Ints
-
-
 class Following:
     """Follows one run, in its ``tally`` and ``lens``, and while it is ``growing`` what comes of it. ``outdated``
     becomes True if the files must be opened anew."""
@@ -197,16 +188,13 @@ class Following:
         self._crowd = ManyFiles(tails, ahead, interval) if growing and is_crowd(len(tails)) else None
         self.tally = RunTotals(reader, growing, None if self._crowd is None else self._crowd.others())
         self.lens = Answers(self.tally, interval, n_gpus, seldom=self.crowded)
-        self._tails = (
-            [
-                _Tail(Follower(path, self.tally.stored, last), *positions_by_key(position))
-                for path, last, position in tails
-            ]
-            if growing
-            else []
-        )
+        followed = tails if growing else ()
+        self._followers = [Follower(path, self.tally.stored, last) for path, last, _ in followed]
+        self._positions = [positions_by_key(position) for _, _, position in followed]
+        """Of each file that is followed the lowest key of a GPU, and the positions of its GPUs by key from there on, -1
+        for a GPU that is not of this run."""
         self._run_id = reader.run.run_id
-        self._stands: dict[int, Run] = {}
+        self._stands: dict[int, RunRow] = {}
         """How each file that was asked says that the run stands, by its number."""
         self.happened: dict[int, tuple[int, str]] = {}
         """The newest event of each file that was asked, and its state, by its number."""
@@ -222,8 +210,8 @@ class Following:
 
     def close(self) -> None:
         """Let go of every file."""
-        for tail in self._tails:
-            tail.follower.close()
+        for follower in self._followers:
+            follower.close()
 
     @property
     def crowded(self) -> bool:
@@ -235,15 +223,15 @@ class Following:
         """The GPUs of which something came just now, as flags [n_gpus]."""
         return time.monotonic() - self._came <= self._patience
 
-    def stand(self) -> Run | None:
+    def stand(self) -> RunRow | None:
         """Return the run as all its files together say; None if not all of them have been asked."""
-        if not self._stands or len(self._stands) < len(self._tails):
+        if not self._stands or len(self._stands) < len(self._followers):
             return None
         return one_run([self._stands[number] for number in sorted(self._stands)])
 
     def look(self) -> None:
         """Read what has come since the last look, and count it into ``tally`` and ``lens``. Raises RecordingError."""
-        asked: Sequence[int] = range(len(self._tails))
+        asked: Sequence[int] = range(len(self._followers))
         if self._crowd is not None:
             news = self._crowd.look(self.tally)
             if news is None:
@@ -256,13 +244,13 @@ class Following:
                 self.outdated = True
                 return
             if self._crowd is not None:
-                self._tails[number].follower.close()  # there may be more than can be open at once
+                self._followers[number].close()  # there may be more than can be open at once
 
     def _take(self, news: BlockNews) -> None:
         """Count what is new in live blocks into ``tally`` and ``lens``, and have the followers skip the rows that the
         blocks count. If blocks tell of GPUs that are not known, ``outdated`` becomes True."""
         for number, rowid in zip(news.new.tolist(), news.rowid.tolist(), strict=True):
-            self._tails[number].follower.skip_to(rowid)
+            self._followers[number].skip_to(rowid)
             self._stands.pop(number, None)
         if news.spans is not None:
             self.tally.add_spans(news.spans)
@@ -274,7 +262,7 @@ class Following:
         """Read what is new in the file with this index, and count it. Returns False if positions or rows no longer fit
         what was counted: it is another run or recording of the same name, or its samples were thinned before they were
         read."""
-        follower, low, position = self._tails[number]
+        follower, (low, position) = self._followers[number], self._positions[number]
         read, more = 0, True
         while more and read < MOST_ROWS:
             before = follower.rowid

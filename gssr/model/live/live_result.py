@@ -29,7 +29,7 @@ from gssr.model.traced import Traced
 from gssr.model.traces.only import NOTHING, Only
 from gssr.model.verdicts.table import RuleTable
 from gssr.store.format.rank_ends import RankEnd
-from gssr.store.format.rows import Event, Gpu, GpuProcess, Run
+from gssr.store.format.rows import Event, Gpu, GpuProcess, RunRow
 from gssr.store.format.schema import GAP_INTERVALS
 
 if TYPE_CHECKING:  # whoever looks at a recording without traces needs none of it
@@ -100,7 +100,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class GridLines:
     """The grid in a few lines. ``members``: the positions of the GPUs in each line, ascending; ``names``: each line's
     letter if similar GPUs were put together, else (). ``mean`` and ``low`` float64[n_lines, n_columns]: over a line's
     GPUs, NaN where none has a sample. ``shares`` float64[3, n_columns]: of the GPUs that have a value, the shares that
@@ -200,7 +200,7 @@ class Result:
     path: str
     query: Query
     state: State
-    run: Run | None
+    run: RunRow | None
     gpus: tuple[Gpu, ...]
     nodes: tuple[str, ...]
     node_of: Ints
@@ -225,7 +225,7 @@ class Result:
     following: bool
     refined: bool = True
     active_from: float | None = None
-    timeline: Timeline | None = None
+    timeline: GridLines | None = None
     coming: Flags | None = None
     reread: float | None = None
     energy_j: float | None = None

@@ -4,18 +4,16 @@ Nodes are sampled once a second, and read from the files at each look that is du
 """
 
 import math
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Floats
 from gssr.gpu_name import without_domains
 from gssr.metrics import HOST_METRICS, OF_HOST, OF_NODES, best_measured
-from gssr.model.live.answers import LAG_COSTS, Read, last_known_values
+from gssr.model.live.answers import KeptAnswers, Read, last_known_values
 from gssr.model.live.live_result import RECENT_SECONDS, Query, Result
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, HostUse, Means, nodes_of, over_space
@@ -40,10 +38,8 @@ _ONE_BIN = float(LEVELS[-1] * (1 << 31))
 _COLUMNS = (*(metric.name.removeprefix(OF_HOST) for metric in HOST_METRICS), "memory_total")
 _MEMORY = _COLUMNS.index("memory_used")
 
-_Answer = TypeVar("_Answer")
 
-
-class _Shown(NamedTuple):
+class _NodeAnswer(NamedTuple):
     names: tuple[str, ...]
     grid: Grid
     whole: Means
@@ -70,16 +66,14 @@ class Nodes:
 
     def __init__(self, seldom: bool) -> None:
         """``seldom``: reading the files is expensive, so what was read of a growing run stays good until ``renew``."""
-        self._renewed = 0.0 if seldom else None
-        self._kept: OrderedDict[object, tuple[object, float, float]] = OrderedDict()
-        """Answers, when they were found (monotonic s), and how long that took."""
+        self._answers = KeptAnswers(_LAG, _KEPT, seldom)
         self._greatest: Mapping[str, float] = {}
         self._rows: tuple[Gpu, ...] = ()
         self._timelines = Timelines()
 
     def renew(self) -> None:
         """Read the files anew for everything asked from now on."""
-        self._renewed = time.monotonic()
+        self._answers.renew()
 
     def beside(self, frame: Result, read: Read, growing: bool) -> Result:
         """Return a frame of GPUs, with what the nodes did in the cursor's column added."""
@@ -87,7 +81,8 @@ class Nodes:
         if cursor is not None:
             begin = frame.grid.start + frame.grid.column(cursor) * frame.grid.width
             window = Window(begin, begin + max(frame.grid.width, NODE_INTERVAL))
-            use = self._answer(window, growing and window.end > frame.last, lambda: host_use(read(), window))
+            is_growing = growing and window.end > frame.last
+            use = self._answers.find(window, is_growing, lambda: host_use(read(), window))
             moment = {**moment, **host_means(use)}
         return replace(frame, moment=moment, greatest=self._greatest_of(read, growing))
 
@@ -96,7 +91,7 @@ class Nodes:
         GPUs' frame of the same window, or one without GPUs."""
         metric = query.metric if query.metric in OF_NODES else ""
         asked = (metric, query.span, query.end, query.columns, query.width, query.cursor, base.n_gpus, base.grid.width)
-        shown = self._answer(asked, growing, lambda: _shown(query, metric, base, read()))
+        shown = self._answers.find(asked, growing, lambda: _shown(query, metric, base, read()))
         if shown is None:
             return None
         if tuple(row.node for row in self._rows) != shown.names:
@@ -125,30 +120,15 @@ class Nodes:
     def _greatest_of(self, read: Read, growing: bool) -> Mapping[str, float]:
         """Return the greatest value that each rate of the nodes has had in the run, at least _LEAST, by metric. It is
         kept and never falls."""
-        found = self._answer("greatest", growing, lambda: read().host_use(ALL_TIME))
+        found = self._answers.find("greatest", growing, lambda: read().host_use(ALL_TIME))
         for metric in HOST_METRICS:
             value = max(found[metric.name.removeprefix(OF_HOST)].greatest or 0.0, _LEAST)
             if not metric.full_scale and value > self._greatest.get(metric.name, 0.0):
                 self._greatest = {**self._greatest, metric.name: value}
         return self._greatest
 
-    def _answer(self, key: object, growing: bool, compute: Callable[[], _Answer]) -> _Answer:
-        """Return an answer that is still good, or compute a new one. ``key`` identifies the question."""
-        key, now = (key, growing), time.monotonic()
-        found = self._kept.pop(key, None)
-        if found is not None and growing:
-            good_from = now - max(_LAG, LAG_COSTS * found[2]) if self._renewed is None else self._renewed
-            found = found if found[1] >= good_from else None
-        if found is None:
-            value: object = compute()
-            found = value, now, time.monotonic() - now
-        self._kept[key] = found
-        while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
-        return cast(_Answer, found[0])
 
-
-def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _Shown | None:
+def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _NodeAnswer | None:
     """Read what a query shows of the nodes; None if nothing was recorded about them. ``metric``: "" for the best that
     was measured."""
     times = reader.host_times
@@ -184,7 +164,7 @@ def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _Shown
     until = last if query.end is None else min(query.end, last)
     last_minute = Window(until - RECENT_SECONDS, math.inf if query.end is None else query.end)
     recent = own if base.n_gpus else means(last_minute)  # of GPUs their own is shown
-    return _Shown(names, grid, whole, own, recent, moment, first, last)
+    return _NodeAnswer(names, grid, whole, own, recent, moment, first, last)
 
 
 def _columns(query: Query, first: float, last: float) -> Bins:

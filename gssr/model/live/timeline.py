@@ -10,7 +10,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.model.findings.similar_gpus import Bands, bands
-from gssr.model.live.live_result import BUSY, IDLE, Query, Timeline
+from gssr.model.live.live_result import BUSY, IDLE, GridLines, Query
 from gssr.model.results import Grid, Means
 from gssr.model.statistics.balance import outliers, scale_limit
 from gssr.store.format.rows import Gpu
@@ -21,7 +21,7 @@ REGROUP_SECONDS, REGROUP_COSTS = 2.0, 100
 """Which GPUs are similar is looked at anew after max(2 s, 100 times what it took) while a run grows."""
 
 
-class _Made(NamedTuple):
+class _LastLines(NamedTuple):
     """The last timeline, and what it was made of. ``owner`` int64[n_looked_at]: the line of each GPU; ``at``: when GPUs
     were grouped, monotonic s; ``cost``: how long that took, s."""
 
@@ -30,7 +30,7 @@ class _Made(NamedTuple):
     following: bool
     owner: Ints
     """[n_looked_at]: the line of each GPU."""
-    timeline: Timeline
+    timeline: GridLines
     at: float
     """When the GPUs were grouped, monotonic s."""
     cost: float
@@ -41,12 +41,12 @@ class Timelines:
     """Makes timelines of a run, keeping what stays valid from one to the next."""
 
     def __init__(self) -> None:
-        self._made: _Made | None = None
+        self._made: _LastLines | None = None
 
     def show(
         self, query: Query, grid: Grid, window: Means, gpus: tuple[Gpu, ...], node_of: Ints, growing: bool,
         full: float | None = None,
-    ) -> Timeline:  # fmt: skip
+    ) -> GridLines:  # fmt: skip
         """Make the timeline that a query asks for.
 
         Args:
@@ -82,8 +82,8 @@ class Timelines:
             else:
                 members = tuple(looked_at[owner == line] for line in range(int(owner.max(initial=-1)) + 1))
             at, cost = now, time.monotonic() - now
-        timeline = Timeline(names, members, *self._columns(grid, looked_at, owner, len(members), full, made))
-        self._made = _Made(asked, grid, following, owner, timeline, at, cost)
+        timeline = GridLines(names, members, *self._columns(grid, looked_at, owner, len(members), full, made))
+        self._made = _LastLines(asked, grid, following, owner, timeline, at, cost)
         return timeline
 
     def _grouped(
@@ -106,7 +106,7 @@ class Timelines:
         return found.names, found.owner
 
     def _columns(
-        self, grid: Grid, looked_at: Ints, owner: Ints, n_lines: int, full: float, made: _Made | None
+        self, grid: Grid, looked_at: Ints, owner: Ints, n_lines: int, full: float, made: _LastLines | None
     ) -> tuple[Floats, Floats, Floats]:
         """Compute the lines of a timeline from the columns of a grid.
 
@@ -165,7 +165,7 @@ def _filled(grid: Grid) -> slice:
     return slice(int(done[0]), int(done[-1]) + 1) if len(done) else slice(None)
 
 
-def _lines(timeline: Timeline) -> tuple[Floats, Floats, Floats]:
+def _lines(timeline: GridLines) -> tuple[Floats, Floats, Floats]:
     return timeline.mean, timeline.low, timeline.shares
 
 

@@ -23,9 +23,9 @@ from gssr.model.live.timeline import Timelines
 from gssr.model.live.watched_files import Files, identities, marks
 from gssr.model.results import Judgement, nodes_of
 from gssr.store.format.rank_ends import RankEnd
-from gssr.store.format.rows import SILENT_SECONDS, Event, Gpu, GpuLook, Run
+from gssr.store.format.rows import SILENT_SECONDS, Event, Gpu, GpuLook, RunRow
 from gssr.store.read.open import RecordingError
-from gssr.store.read.recording import Recording, RunReader, open_recording
+from gssr.store.read.recording import RecordingReader, RunReader, open_recording
 from gssr.store.read.window_edges import Window
 
 LOOK_AGAIN = 2.0
@@ -61,14 +61,14 @@ class WatchedRecording:
     def __init__(self, path: str, run_id: str | None = None) -> None:
         self.path = path
         self._run_id = run_id
-        self._recording: Recording | None = None
+        self._recording: RecordingReader | None = None
         self._reader: RunReader | None = None
         self._opened: _Opened | None = None
         self._files: Files = ()
         self._looked = -math.inf
         self.arrived = time.monotonic()
         """When something new came last."""
-        self._run: Run | None = None
+        self._run: RunRow | None = None
         self._recorded = "waiting"
         self._events: tuple[Event, ...] = ()
         self._told: dict[int, tuple[int, str]] | None = None

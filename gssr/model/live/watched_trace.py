@@ -22,9 +22,9 @@ from gssr.model.findings.similar_gpus import bands
 from gssr.model.live.live_result import (
     Around,
     CounterLine,
+    GridLines,
     Query,
     Result,
-    Timeline,
     TracePart,
     UnreadableError,
     nothing_yet,
@@ -330,7 +330,7 @@ class WatchedTrace:
     def _part(
         self, query: Query, of: tuple[Trace, dict[LevelName, Level], Level], grid: Grid, window: Means,
         columns: tuple[int, int, int], greatest: Mapping[str, float],
-    ) -> tuple[Timeline | None, TracePart]:  # fmt: skip
+    ) -> tuple[GridLines | None, TracePart]:  # fmt: skip
         """Return the timeline, None if none is asked for, and the rest that only frames of traces have."""
         (trace, levels, level), (begin, step, n) = of, columns
         n_gpus = len(level.gpus)
@@ -373,7 +373,7 @@ class WatchedTrace:
     def _lines(
         self, query: Query, level: Level, grid: Grid, window: Means, looked_at: Ints, columns: tuple[int, int, int],
         alike: Floats | None, full: float | None,
-    ) -> tuple[Timeline, Grid]:  # fmt: skip
+    ) -> tuple[GridLines, Grid]:  # fmt: skip
         """Return the timeline and its columns.
 
         These are the grid's if it has all columns asked for; otherwise neighbours share a line. Of the metric "busy" a
@@ -398,7 +398,7 @@ class WatchedTrace:
         mean = _divided(*level.values(grid.metric, lines, n_lines, begin, step, n))
         unknown = np.full(mean.shape, np.nan)
         members = tuple(looked_at[owner == line] for line in range(n_lines))
-        shown = Timeline(names, members, mean, unknown, np.full((3, n), np.nan))
+        shown = GridLines(names, members, mean, unknown, np.full((3, n), np.nan))
         return shown, Grid(grid.metric, begin / NS, step / NS, mean, math.inf)
 
     def _analysis(

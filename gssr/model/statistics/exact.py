@@ -19,7 +19,7 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.model.results import Grid, Statistics
 from gssr.model.statistics.aggregate import PERCENTILES, UNKNOWN, Aggregate, aggregate_of, filtered, numbers_within
-from gssr.model.statistics.sources import Rollups
+from gssr.model.statistics.sources import RollupSource
 from gssr.store.format.buckets import fold, merge
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.sample_arrays import Samples
@@ -209,7 +209,7 @@ _MOST_VECTORS = 1 << 16
 """What was folded chunk by chunk is merged when there is so much of it."""
 
 
-class Exact:
+class ExactSource:
     """A gssr.model.statistics.sources.Source that computes all statistics from raw rows, exact percentiles among them.
     Series, which are means over bins of time, come from rollups, whose means are exact as well."""
 
@@ -219,7 +219,7 @@ class Exact:
         self,
         reader: RunReader,
         positions: Ints,
-        series: Rollups,
+        series: RollupSource,
         progress: Callable[[float], None] | None = None,
     ) -> None:
         """Aggregate the GPUs at these ``positions`` of the run exactly; ``series`` makes series over time from rollups.
@@ -244,21 +244,23 @@ class Exact:
         def number(samples: Samples) -> Samples:
             return Samples(numbers_within(samples.gpu, positions, len(reader.gpus)), samples.time, samples.values)
 
-        def count(samples: Samples) -> "_Chunk":
+        def count(samples: Samples) -> "tuple[int, tuple[Ints, Floats], dict[str, _Column | None]]":
+            """Count some rows. Returns how many they are, the GPUs and vectors that ``_Folding.fold`` made of them, and
+            what each metric's values add up to (None: it has none)."""
             own = number(samples)
             rows = np.bincount(own.gpu, minlength=n_gpus)
             columns = {
                 name: _column(own.gpu, rows, own.values[name], counted[name].brackets, n_gpus) for name in valued
             }
-            return _Chunk(len(own.gpu), folding.fold(own), columns)
+            return len(own.gpu), folding.fold(own), columns
 
         n_rows = 0
-        for chunk in each_chunk(reader, count, names, gpus, window):
-            n_rows += chunk.n_rows
+        for n_of_chunk, folded, columns in each_chunk(reader, count, names, gpus, window):
+            n_rows += n_of_chunk
             if self._progress is not None:
                 self._progress(min(n_rows / max(reader.n_rows, 1), 1.0))
-            folding.add(*chunk.folded)
-            for name, column in chunk.columns.items():
+            folding.add(*folded)
+            for name, column in columns.items():
                 counted[name].add(column)
         statistics = self._statistics(counted, gpus, window)
         sums = {name: counted[name].sums() for name in valued}
@@ -299,15 +301,6 @@ class _Column(NamedTuple):
     least: float
     greatest: float
     inside: list[Inside]
-
-
-class _Chunk(NamedTuple):
-    """What was counted of some rows: how many they are, the GPUs and vectors that ``_Folding.fold`` made of them, and what
-    each metric's values add up to (None: it has none)."""
-
-    n_rows: int
-    folded: tuple[Ints, Floats]
-    columns: dict[str, _Column | None]
 
 
 def _column(gpu: Ints, rows: Ints, values: Floats, brackets: Sequence[Bracket], n_gpus: int) -> _Column | None:

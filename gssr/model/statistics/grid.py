@@ -43,19 +43,14 @@ class Spans(NamedTuple):
     latest: Floats
 
 
-class Pieces(NamedTuple):
-    """Spans that were cut at the edges of columns, one row per piece [n]: ``of``, the index of its span; ``column``, the
-    number of the column it lies in (time // width); ``share``, how much of the span it is, 0-1."""
-
-    of: Ints
-    column: Ints
-    share: Floats
-
-
-def cut(start: Floats, end: Floats, known: Floats, width: float) -> Pieces:
+def cut(start: Floats, end: Floats, known: Floats, width: float) -> tuple[Ints, Ints, Floats]:
     """Cut the spans start < time <= end (both [n], unix s) at multiples of ``width`` s, without what is not after ``known``
     [n], a time for each. Samples count as spread evenly over their span, so a piece has as much of the span's samples as of
-    its time; spans with nothing new are left out."""
+    its time; spans with nothing new are left out.
+
+    Returns of each piece the index of its span, the number of the column it lies in (time // width), and how much of the
+    span it is, 0-1.
+    """
     start = np.minimum(start, end - _SHORTEST)
     begin = np.maximum(start, known)
     new = np.flatnonzero(end > begin)
@@ -65,7 +60,7 @@ def cut(start: Floats, end: Floats, known: Floats, width: float) -> Pieces:
     of = np.repeat(new, sizes)
     column = np.repeat(first, sizes) + np.arange(len(of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     inside = np.minimum(end[of], (column + 1) * width) - np.maximum(begin[of], column * width)
-    return Pieces(of, column, np.maximum(inside, 0.0) / (end - start)[of])
+    return of, column, np.maximum(inside, 0.0) / (end - start)[of]
 
 
 def means_from(values: Floats, edges: Sequence[int] | NDArray[np.int64]) -> Floats:

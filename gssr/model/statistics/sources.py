@@ -80,7 +80,7 @@ class Source(Protocol):
         ...
 
 
-class Rows:
+class RowSource:
     """Raw rows of the metrics ``names``, read once."""
 
     exact = True
@@ -122,7 +122,7 @@ class Rows:
         return series_of_rows(rows, names, self._n_gpus, bins)
 
 
-class Rollups:
+class RollupSource:
     """Rollups and sketches. A series over so short a span that it holds no more than ``few_rows`` is made of raw rows, which
     can be cut finer."""
 
@@ -191,7 +191,7 @@ class Rollups:
         gpus = filtered(self._reader, self._positions)
         few = few and self._reader.rows_between(span, gpus) <= PASSED_OVER * self._few_rows
         if few and self._reader.thinned_until <= span.start:
-            rows = Rows(self._reader, self._positions, names, window)
+            rows = RowSource(self._reader, self._positions, names, window)
             return rows.gpu_series(names, span, ALL_TIME, interval, most)
         most = most_bins(len(self._positions), self._reader.n_rows, most)
         bins = series.bins_of_buckets(span, interval, most)

@@ -24,7 +24,7 @@ from gssr.model.traces.flops import FlopsByCall, both_flops, by_operator, by_ste
 from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.io import all_calls, file_calls
 from gssr.model.traces.kernel_sequences import both_sequences, kernel_sequences
-from gssr.model.traces.launches import NONE_LINKED, Launched, Links, launches, links_of
+from gssr.model.traces.launches import NONE_LINKED, Links, launches, links_of, time_launched_within
 from gssr.model.traces.lengths import (
     NO_LENGTHS,
     NO_STATISTICS,
@@ -39,7 +39,7 @@ from gssr.model.traces.lengths import (
 )  # fmt: skip
 from gssr.model.traces.levels import levels_of
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
-from gssr.model.traces.part import RowsByNumber, TracePiece, are, part_of
+from gssr.model.traces.part import TracePiece, are, group_rows, part_of
 from gssr.model.traces.pipelines import transfers_of
 from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
@@ -211,7 +211,7 @@ def analyze_timelines(
     """Analyze the ranks of one run together, each timeline when it is its turn. Times count from the zero of the first.
     Ranks that have nothing of what is ``wanted`` are left out; raises ValueError, a sentence, where none has anything of
     it."""
-    asked = _Asked(wanted, rules, None if tables is None else tuple(tables))
+    asked = _AnalysisRequest(wanted, rules, None if tables is None else tuple(tables))
     return _together(_looked_at(timelines, asked), asked)
 
 
@@ -221,7 +221,7 @@ def analyze_files(
 ) -> TraceAnalysis:  # fmt: skip
     """Do the same for the files of one run, which ``workers`` read. Files that can't be read are left out, and added to the
     run's ``problems``; raises TraceError if none can be read."""
-    asked = _Asked(wanted, rules, None if tables is None else tuple(tables))
+    asked = _AnalysisRequest(wanted, rules, None if tables is None else tuple(tables))
     if len(run.sources) < 2 or not (workers.is_elsewhere or workers.n_for(_n_workers(run)) > 1):
         return _together(_looked_at(run.timelines(), asked), asked)
     return _together(_read_by(workers, run, asked), asked)
@@ -236,11 +236,11 @@ def analyze_ranks(
     """Analyze each rank of a run alone, in the order of the files. Yields the rank (None where the file does not tell it)
     and its analysis, whose times count from the zero of the rank's file. Raises ValueError, a sentence, where no rank has
     anything of what is ``wanted``."""
-    asked = _Asked(wanted, rules, None if tables is None else tuple(tables), by_rank=True)
+    asked = _AnalysisRequest(wanted, rules, None if tables is None else tuple(tables), by_rank=True)
     return _parts(_looked_at(timelines, asked), asked, {})
 
 
-class _Asked(NamedTuple):
+class _AnalysisRequest(NamedTuple):
     """The arguments of ``analyze_timelines``, and whether each rank is analyzed alone."""
 
     wanted: TraceSelection
@@ -264,7 +264,7 @@ class _FilePart(NamedTuple):
     unread: str = ""
 
 
-def _together(files: Iterable[_FilePart], asked: _Asked) -> TraceAnalysis:
+def _together(files: Iterable[_FilePart], asked: _AnalysisRequest) -> TraceAnalysis:
     """Combine what the files of one run say. Raises ValueError, a sentence, where none has anything of what is wanted."""
     there: dict[Track, None] = {}
     parts = (part for _, part in _parts(files, asked, there))
@@ -275,7 +275,7 @@ def _together(files: Iterable[_FilePart], asked: _Asked) -> TraceAnalysis:
     return replace(found, metrics=(*found.metrics, *without)) if without else found
 
 
-def _looked_at(timelines: Iterable[Timeline], asked: _Asked) -> Iterator[_FilePart]:
+def _looked_at(timelines: Iterable[Timeline], asked: _AnalysisRequest) -> Iterator[_FilePart]:
     """Analyze what is asked for of each timeline, when it is its turn; wanted times count from the zero of the first."""
     first: Clock | None = None
     for timeline in timelines:
@@ -306,7 +306,7 @@ def _bytes_of(path: str) -> int:
         return 0
 
 
-def _read_by(workers: Workers, run: TraceSet, asked: _Asked) -> Iterator[_FilePart]:
+def _read_by(workers: Workers, run: TraceSet, asked: _AnalysisRequest) -> Iterator[_FilePart]:
     """Have the files of a run read by workers, and yield what each says that can be read. Where times are asked for, the
     first file is read before all others, as they count from its zero. Raises TraceError if none can be read."""
     sources, zero, n = list(run.sources), None, 0
@@ -333,7 +333,7 @@ def _read_by(workers: Workers, run: TraceSet, asked: _Asked) -> Iterator[_FilePa
 
 
 def _part_of_source(
-    sources: Sequence[TraceSource], run: TraceSet, zero: int | None, asked: _Asked
+    sources: Sequence[TraceSource], run: TraceSet, zero: int | None, asked: _AnalysisRequest
 ) -> Iterator[_FilePart]:  # fmt: skip
     """Read files of a run, in a worker, and yield what each says."""
     for source in sources:
@@ -350,7 +350,7 @@ def _killed(source: TraceSource) -> _FilePart:
     return _FilePart([], unread=f"{source.path}: the process that read it died")
 
 
-def _part_of_file(timeline: Timeline, zero: int | None, asked: _Asked) -> _FilePart:
+def _part_of_file(timeline: Timeline, zero: int | None, asked: _AnalysisRequest) -> _FilePart:
     """Analyze what is asked for of a timeline, or of each of its ranks. ``zero``: the unix time, ns, that wanted times count
     from. Raises ValueError."""
     wanted = asked.wanted
@@ -374,7 +374,7 @@ def _part_of_file(timeline: Timeline, zero: int | None, asked: _Asked) -> _FileP
 
 
 def _parts(
-    files: Iterable[_FilePart], asked: _Asked, there: dict[Track, None]
+    files: Iterable[_FilePart], asked: _AnalysisRequest, there: dict[Track, None]
 ) -> Iterator[tuple[int | None, TraceAnalysis]]:  # fmt: skip
     """Yield the rank (None for all of a file) and the analysis of what is wanted of each file, or of each of its ranks. Adds
     all GPUs of the files to ``there``. Raises ValueError, a sentence, where there is nothing of what is wanted."""
@@ -581,10 +581,10 @@ def _work_by_gpu(part: TracePiece, links: Links) -> Callable[[int], Links]:
     if len(part.gpus) < 2:
         return lambda _: links
     gpu = part.gpu_of[part.timeline.intervals.track[links.rows]]
-    by_gpu = RowsByNumber(np.arange(len(links.rows)), gpu)
+    rows_of = group_rows(np.arange(len(links.rows)), gpu)
 
     def work_of(at: int) -> Links:
-        own = by_gpu.of((at,))
+        own = rows_of((at,))
         return Links(links.rows[own], links.call[own])
 
     return work_of
@@ -605,7 +605,7 @@ def _described(part: TracePiece, longest: Sequence[idling.Idle], work_of: Callab
     return gaps
 
 
-class _OfGpu(NamedTuple):
+class _GpuMeasures(NamedTuple):
     """How a GPU was used, its idle time by cause, its longest gaps, and how long it was busy in each step [n steps]."""
 
     use: GpuUse
@@ -616,7 +616,7 @@ class _OfGpu(NamedTuple):
 
 def _of_gpu(
     part: TracePiece, gpu: int, links: Links, covered: CoveredTimes, own_steps: Ints, of_two: Flags | None
-) -> _OfGpu:
+) -> _GpuMeasures:
     """Measure one GPU in parts between which it was idle, whose figures add up. What is on the GPU and of no type, as the
     syncs of HolisticTraceAnalysis, is busy time and no more.
 
@@ -678,7 +678,7 @@ def _of_gpu(
         waits, TraceCourse(begin, stop, shares[0], tuple(shares[1:])),
         0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
     )  # fmt: skip
-    return _OfGpu(use, _added(causes), idling.longest(*longest), in_steps)
+    return _GpuMeasures(use, _added(causes), idling.longest(*longest), in_steps)
 
 
 def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
@@ -765,13 +765,13 @@ def _lengths(
         sized = copies[own.size[copies] >= 0]
         return lengths_of(own.operation[sized], own.size[sized], operations)
 
-    launched = cache(lambda: Launched(part, links))
+    launched_within = cache(lambda: time_launched_within(part, links))
 
     def marked(kind: Kind, as_keys: Callable[[Sequence[int]], list[Key]]) -> Lengths:
         """Count the lengths of the ranges or operators (``kind``) by the keys that ``as_keys`` makes, and add up the GPU
         time of what was launched in them."""
         rows = part.rows(kind)
-        within = {"gpu_ns": launched().within(rows) if len(rows) else rows}
+        within = {"gpu_ns": launched_within()(rows) if len(rows) else rows}
         code = own.name[rows].astype(np.int64)
         if kind is Kind.RANGE and part.timeline.start_end is not None:
             code += len(names) * np.isin(rows, part.timeline.start_end)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.model.traces.launches import Launched, Links
+from gssr.model.traces.launches import Links, time_launched_within
 from gssr.model.traces.part import TracePiece
 from gssr.model.traces.trace_results import OperatorFlops
 from gssr.peaks import peaks_of
@@ -43,7 +43,7 @@ def flops_by_call(part: TracePiece, links: Links) -> FlopsByCall:
     own = part.timeline.intervals
     rows = part.rows(Kind.CPU_OP) if part.timeline.shapes else np.empty(0, np.int64)
     rows = rows[own.size[rows] < -1]
-    gpu_ns = Launched(part, links).within(rows) if len(rows) else rows
+    gpu_ns = time_launched_within(part, links)(rows) if len(rows) else rows
     rows, gpu_ns = rows[gpu_ns > 0], gpu_ns[gpu_ns > 0]
     told = [_of_shape(shape) for shape in part.timeline.shapes]
     named = [(shape.operator, dtype) for shape, (dtype, _) in zip(part.timeline.shapes, told, strict=True)]

@@ -86,7 +86,7 @@ class HangAnalysis:
     missing_dumps: tuple[int, ...]
 
 
-class _Held(NamedTuple):
+class _RankOperations(NamedTuple):
     """A dump, and its operations by group: collective ones by number (of those that were given together the first),
     unfinished sends and receives in their order. ``unfinished``: all of those, of all groups."""
 
@@ -105,7 +105,7 @@ class _Held(NamedTuple):
         return next((each for each in self.unfinished if each.group != group), None)
 
 
-def _by_group(dump: RankDump) -> _Held:
+def _by_group(dump: RankDump) -> _RankOperations:
     collective: dict[str, dict[int, Operation]] = {}
     transfers: dict[str, list[Operation]] = {}
     for each in dump.operations:
@@ -113,12 +113,12 @@ def _by_group(dump: RankDump) -> _Held:
             collective.setdefault(each.group, {}).setdefault(each.number, each)
         elif each.peer is not None and not each.is_over:
             transfers.setdefault(each.group, []).append(each)
-    return _Held(dump, collective, transfers, [each for each in dump.operations if not each.is_over])
+    return _RankOperations(dump, collective, transfers, [each for each in dump.operations if not each.is_over])
 
 
 def analyze_hang(dumps: Sequence[RankDump]) -> HangAnalysis:
     """Say who waits for whom. Raises TraceError if two dumps are of one rank."""
-    by_rank: dict[int, _Held] = {}
+    by_rank: dict[int, _RankOperations] = {}
     for dump in sorted(dumps, key=lambda each: each.rank):
         if dump.rank in by_rank:
             other = by_rank[dump.rank].dump.path
@@ -137,7 +137,7 @@ def analyze_hang(dumps: Sequence[RankDump]) -> HangAnalysis:
     return HangAnalysis(ordered, tuple(waits), tuple(transfers), tuple(sorted(members - set(by_rank))))
 
 
-def _groups(by_rank: dict[int, _Held]) -> list[tuple[ProcessGroup, dict[int, _Held], bool]]:
+def _groups(by_rank: dict[int, _RankOperations]) -> list[tuple[ProcessGroup, dict[int, _RankOperations], bool]]:
     """List the groups with those of their members who have written a dump, and whether the members are told; if not, they
     are the ranks that have used the group.
 
@@ -157,7 +157,9 @@ def _groups(by_rank: dict[int, _Held]) -> list[tuple[ProcessGroup, dict[int, _He
     return found
 
 
-def _wait(group: ProcessGroup, held: dict[int, _Held], by_rank: dict[int, _Held], is_sure: bool) -> Wait | None:
+def _wait(
+    group: ProcessGroup, held: dict[int, _RankOperations], by_rank: dict[int, _RankOperations], is_sure: bool
+) -> Wait | None:
     """Return where the group stands still; None if all its collective operations are over that any rank holds."""
     operations = {rank: own.collective.get(group.name, {}) for rank, own in held.items()}
     stuck = [number for own in operations.values() for number, each in own.items() if not each.is_over]
@@ -177,7 +179,7 @@ def _wait(group: ProcessGroup, held: dict[int, _Held], by_rank: dict[int, _Held]
     return Wait(group, next(each for each in brought if _kind(each) == kind), tuple(members), is_sure)
 
 
-def _role(number: int, held: _Held | None, own: dict[int, Operation], kind: tuple[object, ...]) -> Role:
+def _role(number: int, held: _RankOperations | None, own: dict[int, Operation], kind: tuple[object, ...]) -> Role:
     """Say what a rank does at the operation ``number`` of a group, of which it holds ``own``. As a buffer holds the newest,
     who holds earlier ones and not this one has not come to it. ``held`` is None where the rank has another group of this
     name."""
@@ -194,7 +196,9 @@ def _kind(operation: Operation) -> tuple[object, ...]:
     return operation.name, operation.types, elements
 
 
-def _transfers(group: ProcessGroup, held: dict[int, _Held], by_rank: dict[int, _Held]) -> list[Transfer]:
+def _transfers(
+    group: ProcessGroup, held: dict[int, _RankOperations], by_rank: dict[int, _RankOperations]
+) -> list[Transfer]:
     """List the sends and receives of the group that are not over, in the order of their ranks. The n-th unfinished send
     from one rank to another is matched with the n-th unfinished receive there."""
     places = {rank: place for place, rank in enumerate(group.ranks)}

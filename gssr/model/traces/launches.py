@@ -1,6 +1,7 @@
 """Which call launched which work of a GPU, how long that took to begin, and how much of it waited."""
 
 import re
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -105,30 +106,30 @@ def _longest_queues(part: TracePiece, rows: Ints, calls: Ints) -> Ints:
     return np.array(most, np.int64)
 
 
-class Launched:
-    """How long what a thread launched kept a GPU busy."""
+def time_launched_within(part: TracePiece, links: Links) -> Callable[[Ints], Ints]:
+    """Prepare to tell how long what a thread launched kept a GPU busy. Returns a function that takes rows of intervals
+    and adds up the time of the work that was launched on the thread of each while it lasted: ns of all GPUs together
+    [n rows]."""
+    linked = links.call >= 0
+    call, rows = links.call[linked], links.rows[linked]
+    track_of = part.timeline.intervals.track
+    low = int(part.start.min(initial=0))
+    span = int((part.start + part.length).max(initial=0)) - low
+    bits = span.bit_length()
+    coarse = max(bits + len(part.timeline.tracks).bit_length() - 62, 0)
 
-    def __init__(self, part: TracePiece, links: Links) -> None:
-        linked = links.call >= 0
-        call, rows = links.call[linked], links.rows[linked]
-        track = part.timeline.intervals.track[call]
-        self._part, self._low = part, int(part.start.min(initial=0))
-        span = int((part.start + part.length).max(initial=0)) - self._low
-        self._bits = span.bit_length()
-        self._coarse = max(self._bits + len(part.timeline.tracks).bit_length() - 62, 0)
-        key = self._key(track, part.start[call])
-        order = np.argsort(key, kind="stable")
-        self._keys = key[order]
-        self._ahead = np.concatenate([[0], np.cumsum(part.length[rows[order]])])
+    def key_of(track: "np.ndarray[tuple[int], np.dtype[np.int32]]", time: Ints) -> Ints:
+        """Make numbers that ascend by track and time. (Where there are so many tracks and so long a time that both need
+        more than 62 bits, time counts in units of several ns.)"""
+        return (track.astype(np.int64) << (bits - coarse)) | ((time - low) >> coarse)
 
-    def within(self, rows: Ints) -> Ints:
-        """Add up the time of the work that was launched on the thread of each of these rows while it lasted: ns of all GPUs
-        together [n rows]."""
-        track = self._part.timeline.intervals.track[rows]
-        first, last = (np.searchsorted(self._keys, self._key(track, times)) for times in self._part.times(rows))
-        return np.asarray(self._ahead[last] - self._ahead[first], np.int64)
+    key = key_of(track_of[call], part.start[call])
+    order = np.argsort(key, kind="stable")
+    keys = key[order]
+    ahead = np.concatenate([[0], np.cumsum(part.length[rows[order]])])
 
-    def _key(self, track: "np.ndarray[tuple[int], np.dtype[np.int32]]", time: Ints) -> Ints:
-        """Make numbers that ascend by track and time. (Where there are so many tracks and so long a time that both need more
-        than 62 bits, time counts in units of several ns.)"""
-        return (track.astype(np.int64) << (self._bits - self._coarse)) | ((time - self._low) >> self._coarse)
+    def within(rows: Ints) -> Ints:
+        first, last = (np.searchsorted(keys, key_of(track_of[rows], times)) for times in part.times(rows))
+        return np.asarray(ahead[last] - ahead[first], np.int64)
+
+    return within

@@ -96,18 +96,18 @@ def _rows_of_kinds(kind: NDArray[np.int8], n_by_kind: Ints, kinds: Sequence[Kind
     return np.flatnonzero(are(kind, some))
 
 
-class RowsByNumber:
-    """Rows, ascending, grouped by the number that each has: of its process, its rank, its GPU."""
+def group_rows(rows: Ints, number: Ints) -> Callable[[Sequence[int]], Ints]:
+    """Group ``rows``, ascending, by the number that each has: of its process, its rank, its GPU. Returns a function that
+    takes some of the numbers and returns the rows that have one of them, ascending."""
+    order = np.argsort(number, kind="stable")
+    rows, number = rows[order], number[order]
 
-    def __init__(self, rows: Ints, number: Ints) -> None:
-        order = np.argsort(number, kind="stable")
-        self._rows, self._number = rows[order], number[order]
-
-    def of(self, numbers: Sequence[int]) -> Ints:
-        """Return the rows that have one of these numbers, ascending."""
-        low, high = (np.searchsorted(self._number, numbers, side) for side in ("left", "right"))
-        parts = [self._rows[begin:end] for begin, end in zip(low.tolist(), high.tolist(), strict=True)]
+    def rows_with(numbers: Sequence[int]) -> Ints:
+        low, high = (np.searchsorted(number, numbers, side) for side in ("left", "right"))
+        parts = [rows[begin:end] for begin, end in zip(low.tolist(), high.tolist(), strict=True)]
         return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+
+    return rows_with
 
 
 def counted(column: NDArray[np.signedinteger], n: int, rows: Ints | None = None) -> Ints:

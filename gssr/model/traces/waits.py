@@ -1,13 +1,13 @@
 """What went on beside a GPU while it was idle: data being loaded, calls that wait for the GPU, the time between steps."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.traces.launches import Links
-from gssr.model.traces.part import RowsByNumber, TracePiece
+from gssr.model.traces.part import TracePiece, group_rows
 from gssr.model.traces.segments import Segments, common, union
 from gssr.model.traces.trace_results import CallTotals, Waits
 from gssr.model.traces.trace_steps import between
@@ -52,7 +52,7 @@ class CoveredTimes:
         ranks = [of_rank.setdefault((track.source, track.rank), len(of_rank)) for track in tracks]
         self._number_of_track = {"process": np.array(processes, np.int64), "rank": np.array(ranks, np.int64)}
         """The numbers of each track's process and rank [n tracks]."""
-        self._by: dict[str, list[RowsByNumber | None]] = {}
+        self._by: dict[str, list[Callable[[Sequence[int]], Ints] | None]] = {}
         self._covered: dict[tuple[str, tuple[int, ...]], tuple[Segments | None, ...]] = {}
 
     def beside(self, gpu: int, links: Links) -> tuple[Segments | None, ...]:
@@ -70,19 +70,19 @@ class CoveredTimes:
         these ``numbers`` together: an entry for each field, in their order, and last the time between steps. None where
         the trace has no such intervals."""
         if (kind, numbers) not in self._covered:
-            rows = [None if each is None else each.of(numbers) for each in self._rows_by(kind)]
+            rows = [None if each is None else each(numbers) for each in self._rows_by(kind)]
             steps = rows.pop()
             covered = [None if each is None else union(*self._part.times(each)) for each in rows]
             covered.append(between(self._part, steps) if steps is not None and len(steps) > 1 else None)
             self._covered[kind, numbers] = tuple(covered)
         return self._covered[kind, numbers]
 
-    def _rows_by(self, kind: str) -> "list[RowsByNumber | None]":
-        """Group the rows of each field of Waits, of "between_steps" the steps, by process or by rank."""
+    def _rows_by(self, kind: str) -> "list[Callable[[Sequence[int]], Ints] | None]":
+        """Group the rows of each field of Waits, of "between_steps" the steps, by process or by rank (see group_rows)."""
         if kind not in self._by:
             of_track, track = self._number_of_track[kind], self._part.timeline.intervals.track
             self._by[kind] = [
-                None if rows is None else RowsByNumber(rows, of_track[track[rows]])
+                None if rows is None else group_rows(rows, of_track[track[rows]])
                 for rows in (*self._found, self._steps)
             ]
         return self._by[kind]

@@ -17,7 +17,7 @@ from gssr.model.findings.steps import step_time
 from gssr.model.results import Abstention, Judgement, Phase, Verdict
 from gssr.model.statistics.gpu_time_counts import FLAGS, WindowCounts
 from gssr.model.statistics.roofline import place_under_roofline
-from gssr.model.statistics.sources import Rollups
+from gssr.model.statistics.sources import RollupSource
 from gssr.model.verdicts import words
 from gssr.model.verdicts.awaited_gpus import find_leading_loss
 from gssr.model.verdicts.job import JobEvidence
@@ -58,7 +58,7 @@ def judge_window(
     if places is None:
         places = np.arange(len(positions))
         if len(positions) > MANY:
-            places = looked_at(Rollups(reader, positions, 0).aggregate((), window, math.inf).n_rows)
+            places = looked_at(RollupSource(reader, positions, 0).aggregate((), window, math.inf).n_rows)
     if rows is None and counted is None:
         rows = few_rows(reader, positions[places], window)
     evidence = gather(reader, positions[places], window, rows, counted)

@@ -69,7 +69,8 @@ class CollectorPlan(NamedTuple):
 
 
 class CollectorProcess:
-    """The collector, in a process of its own; see gssr.profile.monitor.Recorder."""
+    """The collector, in a process of its own. ``pid``: its id, None once it is reaped; ``fd``: the descriptor at which it
+    says lines."""
 
     def __init__(self, plan: CollectorPlan) -> None:
         """Fork it. Raises OSError."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from gssr.metrics import NAMES, PLACES
 from gssr.profile.sampling.line_writer import FORMAT
@@ -19,7 +19,7 @@ from gssr.store.format.limits import GREATEST, LATEST
 from gssr.store.format.rollup import Row
 from gssr.store.format.schema import EVENT_KINDS
 from gssr.store.write.pending import Value
-from gssr.store.write.writer import NO_PROCESS, ProcessRow
+from gssr.store.write.writer import NO_PROCESS, ProcessRow, Writer
 
 MOST_GPUS = 256
 """Of a host: 16 GPUs in 7 instances each are 112."""
@@ -40,35 +40,12 @@ _NUMBERS = ("device_index", "memory_total", "power_limit", "sm_count", "max_sm_c
 _UTILIZATION, _SM = PLACES["gpu_utilization"], PLACES["sm_active"]
 
 
-class HostsWriter(Protocol):
-    """The part of gssr.store.write.writer.Writer that hosts' lines are written by; see there for each method."""
-
-    def add_gpus(self, gpus: Sequence[Mapping[str, Value]], measured: Sequence[str], sampling_seconds: float) -> None:
-        """Add GPUs, in the order of the positions that rows will name."""
-
-    def add(self, rows: Sequence[Row]) -> None:
-        """Add samples."""
-
-    def add_host(self, time: float, values: Sequence[float | None], node: str | None = None) -> None:
-        """Add a row about a node."""
-
-    def add_processes(self, gpu: int, time: float, rows: Sequence[ProcessRow]) -> None:
-        """Add what runs on a GPU."""
-
-    def event(self, time: float, kind: str, message: str, gpu: int | None = None) -> None:
-        """Add an event."""
-
-
 class RecordedHosts:
     """The recording that all hosts' lines go to, and the number of GPUs in it."""
 
-    def __init__(self, writer: HostsWriter) -> None:
+    def __init__(self, writer: Writer) -> None:
         self.writer = writer
         self.n_gpus = 0
-
-
-class _BrokenError(Exception):
-    """A line that is none of ours."""
 
 
 class HostLines:
@@ -126,26 +103,26 @@ class HostLines:
                 self._row(*rest)
             else:
                 self._other_kinds[kind](*rest)
-        except (_BrokenError, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
+        except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
             self.n_broken += 1
             return False
         return True
 
     def _ours(self, time: Any) -> float:
-        """Convert a time of the host to one of ours, both unix s. Raises _BrokenError for what is none, or is not of now."""
+        """Convert a time of the host to one of ours, both unix s. Raises ValueError for what is none, or is not of now."""
         if type(time) not in _BOUNDS or not 0 <= time <= LATEST:
-            raise _BrokenError
+            raise ValueError
         now = self._now
         if self._offset is None:
             self._offset = now - time if abs(now - time) > SKEW_SECONDS else 0.0
         own = float(time + self._offset)
         if own > now + SKEW_SECONDS + self.seconds:
-            raise _BrokenError
+            raise ValueError
         return own
 
     def _format(self, seconds: Any, names: Any) -> None:
         if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and 1e-3 <= seconds <= 1e4):
-            raise _BrokenError
+            raise ValueError
         self.has_begun, self.seconds, self._n_values = True, float(seconds), len(names)
         places = [PLACES.get(name, -1) for name in names]
         self._places = None if names == list(NAMES) else places
@@ -153,15 +130,15 @@ class HostLines:
     def _gpu(self, position: Any, columns: Any) -> None:
         if not self.has_begun or position != len(self._gpus):
             if not (self.has_begun and type(position) is int and 0 <= position < len(self._gpus)):
-                raise _BrokenError
+                raise ValueError
             return  # it was said before
         if len(self._gpus) >= MOST_GPUS:
-            raise _BrokenError
+            raise ValueError
         gpu: dict[str, Value] = {"node": self.node}
         gpu |= {name: clean(columns[name][:_LONGEST_TEXT]) for name in _TEXTS if name in columns}
         gpu |= {name: _number(columns[name]) for name in _NUMBERS if name in columns}
         if "uuid" not in gpu or type(gpu.get("device_index")) is not int:
-            raise _BrokenError
+            raise ValueError
         self._gpus.append(gpu)
         self._last.append(-math.inf)
         self.idle_since.append(None)
@@ -176,16 +153,16 @@ class HostLines:
     def _index(self, position: Any) -> int:
         """Check that the host has a GPU of this position."""
         if type(position) is not int or not 0 <= position < len(self._at):
-            raise _BrokenError
+            raise ValueError
         return position
 
     def _row(self, position: Any, time: Any, *values: Any) -> None:
         gpu, own = self._index(position), self._ours(time)
         if own <= self._last[gpu] or len(values) != self._n_values:
-            raise _BrokenError
+            raise ValueError
         for value in values:
             if value is not None and not -_BOUNDS[type(value)] <= value <= _BOUNDS[type(value)]:
-                raise _BrokenError
+                raise ValueError
         row: Row = (self._at[gpu], own, *values)
         if self._places is not None:
             ours: list[int | float | None] = [self._at[gpu], own, *[None] * len(NAMES)]
@@ -204,20 +181,20 @@ class HostLines:
 
     def _host(self, time: Any, values: Any) -> None:
         if not isinstance(values, dict):
-            raise _BrokenError
+            raise ValueError
         own = [_number(values.get(name)) for name in HOST.values]
         self._to.writer.add_host(self._ours(time), own, self.node)
         self.has_host = self.has_host or own[HOST.values.index("cpu_utilization")] is not None
 
     def _memory(self, used: Any, limit: Any) -> None:
         if not (type(used) is int and type(limit) is int and 0 <= used < _MOST_INTEGER and 0 < limit < _MOST_INTEGER):
-            raise _BrokenError
+            raise ValueError
         self.memory = used, limit
 
     def _on(self, position: Any, time: Any, n: Any, processes: Any) -> None:
         gpu, own = self._index(position), self._ours(time)
         if type(n) is not int or not len(processes) <= n <= 1 << 16:
-            raise _BrokenError
+            raise ValueError
         rows: list[ProcessRow] = [
             (_whole(pid), _text(name), _text(user), _whole(memory), _number(share))
             for pid, name, user, memory, share in processes
@@ -228,7 +205,7 @@ class HostLines:
     def _event(self, time: Any, kind: Any, message: Any, position: Any) -> None:
         gpu = None if position is None else self._at[self._index(position)]
         if kind not in EVENT_KINDS or not isinstance(message, str):
-            raise _BrokenError
+            raise ValueError
         self._n_events += 1
         if self._n_events <= MOST_EVENTS:
             text = clean(message[:_LONGEST_TEXT])
@@ -237,9 +214,9 @@ class HostLines:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number as it is; raises _BrokenError for anything else but None."""
+    """Return a number as it is; raises ValueError for anything else but None."""
     if value is not None and not -_BOUNDS[type(value)] <= value <= _BOUNDS[type(value)]:
-        raise _BrokenError
+        raise ValueError
     number: float | None = value
     return number
 
@@ -247,11 +224,11 @@ def _number(value: Any) -> float | None:
 def _whole(value: Any) -> int | None:
     number = _number(value)
     if number is not None and type(number) is not int:
-        raise _BrokenError
+        raise ValueError
     return number
 
 
 def _text(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise _BrokenError
+        raise ValueError
     return None if value is None else clean(value[:_LONGEST_TEXT])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from gssr.backends.base import ProcessSnapshot, Running
 from gssr.backends.kernel_files import contents
@@ -50,9 +50,8 @@ class _Known(NamedTuple):
     until: float
 
 
-class _Written(NamedTuple):
-    time: float
-    memory: Mapping[int, int | None]
+_Written = tuple[float, Mapping[int, Optional[int]]]
+"""When a GPU's processes were last written, unix s, and their memory then, bytes by process id."""
 
 
 class GpuProcessLog:
@@ -96,7 +95,7 @@ class GpuProcessLog:
                 shares.setdefault(pid, []).append(share)
         memory = {pid: used for pid, _, _, used, _ in rows if pid is not None}
         if self._all or _is_due(self._written.get(gpu), look.time, memory):
-            self._written[gpu] = _Written(look.time, memory)
+            self._written[gpu] = look.time, memory
             self._writer.add_processes(gpu, look.time, [(*row[:4], _mean(shares.get(row[0] or 0))) for row in rows])
             shares.clear()
 
@@ -167,9 +166,12 @@ def _is_due(before: _Written | None, time: float, memory: Mapping[int, int | Non
 
     ``before``: what was written last, None for nothing; ``memory``: bytes by process id.
     """
-    if before is None or time - before.time >= WRITE_SECONDS - _EARLY or memory.keys() != before.memory.keys():
+    if before is None:
         return True
-    return any(_moved(before.memory[pid], used) for pid, used in memory.items())
+    written_at, written = before
+    if time - written_at >= WRITE_SECONDS - _EARLY or memory.keys() != written.keys():
+        return True
+    return any(_moved(written[pid], used) for pid, used in memory.items())
 
 
 def _moved(before: int | None, after: int | None) -> bool:

@@ -464,10 +464,6 @@ def add_histograms(into: list[Histogram], more: list[Histogram]) -> None:
 assert len(HEAD) == 4  # the head is filled by position above
 
 
-class MalformedError(sqlite3.DatabaseError):
-    """A blob is not what it should be: to whoever reads the file it is as damaged as one that SQLite can't read."""
-
-
 def _little_endian(values: array) -> bytes:  # type: ignore[type-arg]
     if sys.byteorder != "little":
         values = values[:]
@@ -489,9 +485,9 @@ def pack_vector(vector: Sequence[float]) -> bytes:
 
 
 def unpack_vector(data: bytes) -> Vector:
-    """Return the vector in a rollup's blob. Raises MalformedError."""
+    """Return the vector in a rollup's blob. Raises sqlite3.DatabaseError."""
     if not isinstance(data, bytes) or len(data) % 8 or len(data) < 8 * len(HEAD):
-        raise MalformedError("a rollup is malformed")
+        raise sqlite3.DatabaseError("a rollup is malformed")
     return list(_from_little_endian("d", data))
 
 
@@ -532,12 +528,12 @@ def inflated(data: bytes) -> bytes:
 
 
 def _unpacked(data: bytes) -> bytes:
-    """Return the plain form of a packed sketch. Raises MalformedError."""
+    """Return the plain form of a packed sketch. Raises sqlite3.DatabaseError."""
     found = inflated(data)
     begin = 2 + 2 * int.from_bytes(found[:2], "little")
     n_bins, rest = divmod(len(found) - begin, 6)
     if len(found) < begin or rest:
-        raise MalformedError("a sketch is malformed")
+        raise sqlite3.DatabaseError("a sketch is malformed")
     steps, counts = bytearray(2 * n_bins), bytearray(4 * n_bins)
     for into, first in ((steps, 0), (counts, 2)):
         width = len(into) // max(n_bins, 1)
@@ -548,17 +544,17 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def unpack_sketch(data: bytes, seconds: int = SKETCH_SECONDS) -> list[Histogram]:
-    """Return the histograms in the blob of a sketch of ``seconds``. Raises MalformedError."""
+    """Return the histograms in the blob of a sketch of ``seconds``. Raises sqlite3.DatabaseError."""
     if seconds == FINE_SKETCH_SECONDS:
         data = _unpacked(data)
     n_metrics = int.from_bytes(data[:2], "little") if isinstance(data, bytes) else 0
     start = 2 + 2 * n_metrics
     if not isinstance(data, bytes) or len(data) < start:
-        raise MalformedError("a sketch is malformed")
+        raise sqlite3.DatabaseError("a sketch is malformed")
     sizes = _from_little_endian("H", data[2:start])
     total = sum(sizes)
     if len(data) != start + 6 * total:
-        raise MalformedError("a sketch is malformed")
+        raise sqlite3.DatabaseError("a sketch is malformed")
     keys = _from_little_endian("H", data[start : start + 2 * total])
     counts = _from_little_endian("I", data[start + 2 * total :])
     histograms, at = [], 0

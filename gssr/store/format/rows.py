@@ -17,7 +17,7 @@ _LONGEST = 60
 _STATE_ORDER = ("running", "lost", "timeout", "killed", "failed", "completed")
 
 
-class Run(NamedTuple):
+class RunRow(NamedTuple):
     """One row of ``runs``; None where NULL. ``command`` is the list of arguments."""
 
     run_id: str
@@ -47,7 +47,7 @@ class Run(NamedTuple):
         """The job's id as its scheduler shows it (see gssr.launch.shown_job), None without a job."""
         return shown_job(self.job_id, self.array_job_id, self.array_task_id)
 
-    def is_in_array_of(self, other: Run) -> bool:
+    def is_in_array_of(self, other: RunRow) -> bool:
         """Tell whether both runs are tasks of one array of jobs."""
         own = (self.cluster, self.array_job_id)
         return self.array_job_id is not None and own == (other.cluster, other.array_job_id)
@@ -187,7 +187,7 @@ def gpu_order(gpu: Gpu) -> tuple[str, int, str]:
     return (gpu.node or "", -1 if gpu.device_index is None else gpu.device_index, gpu.uuid or "")
 
 
-def one_run(runs: Sequence[Run]) -> Run:
+def one_run(runs: Sequence[RunRow]) -> RunRow:
     """Make one run of the rows that its ranks wrote into their own files: first start, last end (None if any is
     unknown), the exit code of the rank that failed first, and the worst state. The rows' ``state`` must have been
     derived before; at least one row."""

@@ -15,7 +15,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from gssr.store.disk import COMPANIONS, PLANTED, companion_path, is_planted, remove_unused, traces_beside
-from gssr.store.format.rows import Merged, Run
+from gssr.store.format.rows import Merged, RunRow
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.merge.copy import HolesError, RefusedError, RunCopier
 from gssr.store.merge.delete import delete_runs
@@ -43,12 +43,9 @@ Progress = Callable[[float], None]
 """Is told the share done, 0-1."""
 
 
-class BusyError(RecordingError):
-    """Somebody else is merging."""
-
-
-class GoneError(RecordingError):
-    """There are no files of ranks (any more): perhaps somebody else has just merged them."""
+class NothingToMergeError(RecordingError):
+    """There is nothing to do for this process: somebody else is merging, or there are no files of ranks (any more),
+    because perhaps somebody else has just merged them."""
 
 
 class Outcome(NamedTuple):
@@ -89,13 +86,13 @@ def merge(
         progress: called with the share that is done, 0-1.
 
     Runs that a merged run replaces are deleted, as its first rank has written down (gssr.store.write.starts). Raises
-    BusyError, GoneError, and RecordingError if nothing can be merged or written; the ranks' files are unchanged then.
+    NothingToMergeError, and RecordingError if nothing can be merged or written; the ranks' files are unchanged then.
     """
     target, folder = names_of(path)
     for name in (target, folder):
         if is_planted(name):
             raise RecordingError(f"{name}: can't be merged: {PLANTED}")
-    gone = GoneError(f"{folder}: no such folder: there are no files of ranks to merge")
+    gone = NothingToMergeError(f"{folder}: no such folder: there are no files of ranks to merge")
     if not os.path.isdir(folder):
         raise gone
     try:
@@ -104,7 +101,7 @@ def merge(
         except FileNotFoundError:  # while we waited; on a shared filesystem its name is seen longer than it is there
             raise gone from None
         if lock is None:
-            raise BusyError(f"{folder}: is being merged by another gssr")
+            raise NothingToMergeError(f"{folder}: is being merged by another gssr")
         work = _Merge(target, folder, lock, progress, own, overwrite)
         try:
             clear(folder)
@@ -184,7 +181,7 @@ class _Merge:
                 for run in read_runs(connection)
             }
 
-    def _there(self) -> list[Run]:
+    def _there(self) -> list[RunRow]:
         """List the runs that are in the recording already."""
         if not _has_content(self._target):
             return []
@@ -289,7 +286,7 @@ class _Merge:
 
     def _copy(self, connection: sqlite3.Connection, sources: list[RankFile]) -> dict[str, int]:
         """Copy rank files into the open recording, one after the other, and report progress. Returns how many samples
-        each file has, by its name. Raises RefusedError if a file is damaged, BusyError if the lock was lost."""
+        each file has, by its name. Raises RefusedError if a file is damaged, NothingToMergeError if the lock was lost."""
         connection.set_progress_handler(self._lock.touch, OPERATIONS)
         copier = RunCopier(connection, sources, self._holes)
         for done, source in enumerate(sources):
@@ -325,10 +322,10 @@ class _Merge:
         return n
 
     def _check_lock(self) -> None:
-        """Keep the lock alive. Raises BusyError if another process has taken it over."""
+        """Keep the lock alive. Raises NothingToMergeError if another process has taken it over."""
         self._lock.touch()
         if not self._lock.held:
-            raise BusyError(f"{self._folder}: is being merged by another gssr, which took over")
+            raise NothingToMergeError(f"{self._folder}: is being merged by another gssr, which took over")
 
 
 def _has_content(path: str) -> bool:

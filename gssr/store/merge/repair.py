@@ -24,23 +24,13 @@ from gssr.store.output_file import PRIVATE, new_file
 from gssr.store.read.check_rollups import LONGEST, wrong_stretches
 from gssr.store.read.histograms import count_sketches, no_bins
 from gssr.store.read.open import RecordingError, connect
-from gssr.store.read.recording import Recording
+from gssr.store.read.recording import RecordingReader
 from gssr.store.read.recording_file import Part, RecordingFile
 from gssr.store.read.window_edges import ALL_TIME, positions_of, starts_of
 from gssr.store.write.create import finished_runs, remove, reopen, seal, seal_again
 
 
-class Repaired(NamedTuple):
-    """What was repaired, counted in stretches of 600 s of one GPU. ``n``: stretches whose rollups or sketches were made
-    anew; ``n_thinned``: those that could not be, as their samples are gone. ``use``: tables of nodes and ranks whose
-    rollups were made anew."""
-
-    n: int
-    n_thinned: int
-    use: tuple[str, ...] = ()
-
-
-class _Work(NamedTuple):
+class _WrongStretch(NamedTuple):
     """Stretches of several GPUs that begin at the same time (``begin``, unix s). ``keys``: of the GPUs; ``ranges``:
     first and last rowids between which their samples lie."""
 
@@ -50,10 +40,14 @@ class _Work(NamedTuple):
     gap_seconds: float
 
 
-def repair(path: str) -> Repaired:
+def repair(path: str) -> tuple[int, int, tuple[str, ...]]:
     """Repair a recording in one file. Samples that a killed recorder left uncounted are rolled up as well, and what is
-    beside the file goes into it (``seal_again``). Raises TakenError if it is being recorded into, RecordingError if it
-    cannot be read or written."""
+    beside the file goes into it (``seal_again``).
+
+    Returns how many stretches of 600 s of one GPU had their rollups or sketches made anew, how many could not, as their
+    samples are gone, and the tables of nodes and ranks whose rollups were made anew. Raises TakenError if it is being
+    recorded into, RecordingError if it cannot be read or written.
+    """
     finished_runs(path)
     shard = RecordingFile(path)
     with closing(shard):
@@ -83,7 +77,7 @@ def repair(path: str) -> Repaired:
         finally:
             seal(connection)
     seal_again(path)
-    return Repaired(sum(len(stretches.keys) for stretches in work), n_thinned, tuple(table.samples for table in use))
+    return sum(len(stretches.keys) for stretches in work), n_thinned, tuple(table.samples for table in use)
 
 
 def keep(path: str, copy: str, ended_at: float) -> None:
@@ -105,12 +99,12 @@ def keep(path: str, copy: str, ended_at: float) -> None:
         raise
 
 
-def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
+def _found(shard: RecordingFile) -> tuple[list[_WrongStretch], int]:
     """Compare all rollups and sketches of a file with its samples. Returns the work to do: for each stretch of LONGEST
     seconds with errors its GPUs, rows and gap; and the number of wrong stretches that can't be mended, because their
     samples were thinned."""
     work, n_thinned = [], 0
-    for run in Recording(shard.file.path, [shard]).runs:
+    for run in RecordingReader(shard.file.path, [shard]).runs:
         for part in run._parts:
             codes = _wrong(part._replace(ended=True))
             young = starts_of(codes) >= part.thinned
@@ -122,7 +116,7 @@ def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
                 keys[place].append(key_of[position])
             for begin, those in zip(begins.tolist(), keys, strict=True):
                 ranges = tuple(part.searched(begin, begin + LONGEST))
-                work.append(_Work(begin, tuple(those), ranges, run.gap_seconds))
+                work.append(_WrongStretch(begin, tuple(those), ranges, run.gap_seconds))
     return work, n_thinned
 
 
@@ -134,7 +128,7 @@ def _wrong(part: Part) -> Ints:
     return wrong_stretches(part)
 
 
-def _make_anew(connection: sqlite3.Connection, work: _Work, layout: Layout) -> None:
+def _make_anew(connection: sqlite3.Connection, work: _WrongStretch, layout: Layout) -> None:
     """Delete the rollups and sketches of the GPUs ``work.keys`` in one stretch of LONGEST seconds, and write new ones,
     made from the samples. ``layout`` is that of the file's vectors. The caller commits."""
     begin, end = work.begin, work.begin + LONGEST

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from gssr.guarded_sqlite import open_guarded
 from gssr.store.disk import COMPANIONS
 from gssr.store.format.columns import metric_columns
-from gssr.store.format.rows import Gpu, Run, missing_ranks
+from gssr.store.format.rows import Gpu, RunRow, missing_ranks
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import CLOCK, silent_seconds, time_in
 from gssr.store.read.guard import check_rowid
@@ -42,7 +42,7 @@ class RankFile(NamedTuple):
     and started."""
 
     path: str
-    run: Run
+    run: RunRow
     ranks: tuple[int, ...]
     gpus: tuple[Gpu, ...]
     metrics: tuple[str, ...]
@@ -67,7 +67,7 @@ class ShardsToMerge(NamedTuple):
     merged: list[str]
     left: list[str]
     waiting: dict[str, str]
-    runs: dict[str, Run]
+    runs: dict[str, RunRow]
 
 
 def find_rank_files(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gssr.store.disk import companion_path, fingerprint, journal_mode
 from gssr.store.format.columns import columns_of, selected
-from gssr.store.format.rows import Run
+from gssr.store.format.rows import RunRow
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.small_tables import LOOK_COLUMNS, LOST_SECONDS, read_runs, state_in
 
@@ -33,7 +33,7 @@ class News(NamedTuple):
 
     rows: list[tuple[Any, ...]]
     more: bool
-    run: Run | None
+    run: RunRow | None
     state: str
     event: int = 0
     processes: Sequence[tuple[Any, ...]] = ()

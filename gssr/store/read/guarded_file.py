@@ -11,7 +11,7 @@ from gssr.store.disk import identity_of, lacks_descriptors, sizes
 from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.limits import MOST_EVENTS, number_within
-from gssr.store.format.rows import AttachedTrace, Event, Gpu, Merged, Process, Run, Thinned
+from gssr.store.format.rows import AttachedTrace, Event, Gpu, Merged, Process, RunRow, Thinned
 from gssr.store.format.sound_arrays import GREATEST
 from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.read.open import RecordingError, connect, missing_end
@@ -54,7 +54,7 @@ class GuardedFile:
         self.metrics = [name for name in columns if name not in ("gpu", "time")]
         self.layout: Layout = layout_of(self.metrics)
         self.damage: str | None = missing_end(path)
-        self.runs: list[Run] = []
+        self.runs: list[RunRow] = []
         self._gpus: dict[str, list[Gpu]] = {}
         self._processes: dict[str, list[Process]] = {}
         self.merged: list[Merged] = []

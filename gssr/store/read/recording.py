@@ -26,7 +26,7 @@ from gssr.store.format.rows import (
     AttachedTrace,
     Event,
     Process,
-    Run,
+    RunRow,
     first_failure,
     missing_ranks,
     one_row_a_trace,
@@ -57,7 +57,7 @@ VECTORS_AT_ONCE = 6_000
 """Buckets of all metrics: some seven megabytes, and as much again while they are merged."""
 
 
-class Recording:
+class RecordingReader:
     """A recording that is open for reading: its file, its folder of shards, or both. ``open_recording`` makes one;
     ``close`` closes it. It always holds at least one run."""
 
@@ -84,7 +84,7 @@ class Recording:
             shard.close()
 
 
-def open_recording(path: str | os.PathLike[str], progress: Progress | None = None) -> Recording:
+def open_recording(path: str | os.PathLike[str], progress: Progress | None = None) -> RecordingReader:
     """Open a recording for reading: ``NAME.sql``, ``NAME.sql.d``, or the one that exists of the two; both when both
     exist.
 
@@ -105,7 +105,7 @@ def open_recording(path: str | os.PathLike[str], progress: Progress | None = Non
     if not shards:
         raise RecordingError(errors[0])
     n_others = f"; {len(errors) - 1} more can't be read" if len(errors) > 1 else ""
-    recording = Recording(path, shards, errors[0] + n_others if errors else None)
+    recording = RecordingReader(path, shards, errors[0] + n_others if errors else None)
     if not recording.runs:
         raise RecordingError(recording.damage or f"{path}: holds no run: nothing was recorded into it")
     return recording
@@ -151,7 +151,7 @@ class RunReader:
 
     def __init__(self, run_id: str, shards: Sequence[RecordingFile]) -> None:
         holders = [shard for shard in shards if any(run.run_id == run_id for run in shard.file.runs)]
-        self.run: Run = one_run([run for shard in holders for run in shard.file.runs if run.run_id == run_id])
+        self.run: RunRow = one_run([run for shard in holders for run in shard.file.runs if run.run_id == run_id])
         self.run_id = run_id
         self.state = self.run.state
         self._shards = holders

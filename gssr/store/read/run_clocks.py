@@ -12,7 +12,7 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.store.format.buckets import Buckets
 from gssr.store.format.node_clocks import ClockAhead
-from gssr.store.format.rows import Event, Gpu, Process, Run
+from gssr.store.format.rows import Event, Gpu, Process, RunRow
 from gssr.store.read.host_use import OwnerNames
 from gssr.store.read.recording_file import Part, positions_by_key
 from gssr.store.read.window_edges import Window
@@ -52,7 +52,7 @@ class RunClocks:
             for process in processes
         ]
 
-    def correct_run(self, run: Run, processes: Sequence[Process]) -> Run:
+    def correct_run(self, run: RunRow, processes: Sequence[Process]) -> RunRow:
         """Return the run from the first start of its (corrected) processes to their last end."""
         starts = [process.started_at for process in processes if process.started_at is not None]
         ends = [process.ended_at for process in processes if process.ended_at is not None]

@@ -13,7 +13,7 @@ from typing import Any
 
 from gssr.store.format.columns import columns_of
 from gssr.store.format.limits import MOST_EVENTS, sound_rows
-from gssr.store.format.rows import _STATE_ORDER, AttachedTrace, Event, Gpu, Merged, Process, Run, Thinned
+from gssr.store.format.rows import _STATE_ORDER, AttachedTrace, Event, Gpu, Merged, Process, RunRow, Thinned
 from gssr.store.format.schema import RECORDING_STOPPED, TABLES
 
 LOST_SECONDS, LOST_INTERVALS = 15.0, 10
@@ -66,9 +66,9 @@ def _command(text: str | None) -> tuple[str, ...]:
     return tuple(str(word) for word in words) if isinstance(words, list) else (str(words),)
 
 
-def read_runs(connection: sqlite3.Connection) -> list[Run]:
+def read_runs(connection: sqlite3.Connection) -> list[RunRow]:
     """Read every run of a file, in the order in which they were added. A state that we don't know becomes ``running``."""
-    rows = [Run(*row) for row in _select(connection, "runs", Run._fields, "ORDER BY rowid")]
+    rows = [RunRow(*row) for row in _select(connection, "runs", RunRow._fields, "ORDER BY rowid")]
     return [
         run._replace(
             command=_command(run.command),  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def process_rows(rows: Sequence[tuple[Any, ...]], positions: Mapping[int, int]) 
     return [(positions[row[0]], *row[1:]) for row in sound if row[0] in positions]
 
 
-def state_in(connection: sqlite3.Connection, run: Run, path: str, clock: Clock = time.time) -> str:
+def state_in(connection: sqlite3.Connection, run: RunRow, path: str, clock: Clock = time.time) -> str:
     """Find the state of a run in an open file, as ``state_of`` does, and look into the file for what tells sooner that
     it is lost.
 
@@ -154,7 +154,7 @@ def _sampler_is_gone(connection: sqlite3.Connection, run_id: str) -> bool:
     return any(kind == "backend_lost" and str(message).startswith(RECORDING_STOPPED) for kind, message in rows)
 
 
-def state_of(run: Run, processes: Iterable[Process], path: str, clock: Clock = time.time) -> str:
+def state_of(run: RunRow, processes: Iterable[Process], path: str, clock: Clock = time.time) -> str:
     """Find the state of a run by one file: its stored state, or ``lost`` when that is ``running`` and whoever recorded
     it is gone. On this node that is seen by the process; elsewhere by how long the file was silent.
 

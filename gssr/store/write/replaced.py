@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
-from gssr.store.format.rows import Run, missing_ranks
+from gssr.store.format.rows import RunRow, missing_ranks
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import silent_seconds, time_in
 from gssr.store.read.open import RecordingError, connect
@@ -16,16 +16,16 @@ from gssr.store.read.small_tables import read_processes, read_runs, state_in
 from gssr.store.write.starts import FRESH_SECONDS
 
 
-class _Part(NamedTuple):
+class _RunInFile(NamedTuple):
     """What one file holds of a run. ``silent``: since it was last written, s."""
 
-    run: Run
+    run: RunRow
     ranks: tuple[int, ...]
     is_running: bool
     silent: float
 
 
-def find_runs_that_are_over(target: str, shards: Sequence[str], signs: Sequence[str]) -> list[Run]:
+def find_runs_that_are_over(target: str, shards: Sequence[str], signs: Sequence[str]) -> list[RunRow]:
     """Find the runs of a recording of which nothing is being recorded, nor may be about to begin. Files that can't be
     read are passed over.
 
@@ -36,14 +36,14 @@ def find_runs_that_are_over(target: str, shards: Sequence[str], signs: Sequence[
     """
     folder = target + ".d"
     now = time_in(folder)
-    parts: dict[str, list[_Part]] = {}
+    parts: dict[str, list[_RunInFile]] = {}
     through = _ranks_by_run(signs)
     for name in shards:
         known = next((run_id for run_id in parts if name.endswith(f".{run_id}.sql")), None)
         rank = "" if known is None else name.removesuffix(f".{known}.sql").rpartition(".")[2]
         if known is not None and rank in through.get(known, ()):
             # Ranks of a run that began long ago are many, and this is asked by all ranks of the new one at once.
-            parts[known].append(_Part(parts[known][0].run, (int(rank),), False, parts[known][0].silent))
+            parts[known].append(_RunInFile(parts[known][0].run, (int(rank),), False, parts[known][0].silent))
             continue
         for part in _parts_in(os.path.join(folder, name), now):
             parts.setdefault(part.run.run_id, []).append(part)
@@ -52,7 +52,7 @@ def find_runs_that_are_over(target: str, shards: Sequence[str], signs: Sequence[
     return [own[0].run for own in parts.values() if _is_over(own)]
 
 
-def _is_over(parts: Sequence[_Part]) -> bool:
+def _is_over(parts: Sequence[_RunInFile]) -> bool:
     if any(part.is_running for part in parts):
         return False
     ranks = {rank for part in parts for rank in part.ranks}
@@ -69,13 +69,13 @@ def _ranks_by_run(signs: Sequence[str]) -> Mapping[str, set[str]]:
     return found
 
 
-def _parts_in(path: str, now: float) -> list[_Part]:
+def _parts_in(path: str, now: float) -> list[_RunInFile]:
     """Read what a file holds of each run; empty of one that can't be read, or is not there."""
     try:
         silent = silent_seconds(path, now)
         with closing(connect(path)) as connection:
             return [
-                _Part(
+                _RunInFile(
                     run,
                     tuple(process.rank for process in read_processes(connection, run.run_id)),
                     state_in(connection, run, path, lambda: now) == "running",

@@ -75,7 +75,7 @@ def agree(folder: str, ours: Ours, decide: Callable[[Sequence[RunStart]], RunSta
     ``ours`` is the run's id, or a function that tells of a run whether it is ours. Raises UnagreedError when another
     rank does not write in time or the folder can't be written.
     """
-    reading = _Reading(folder)
+    reading = _PatientReader(folder)
     try:
         while True:
             try:
@@ -90,7 +90,7 @@ def agree(folder: str, ours: Ours, decide: Callable[[Sequence[RunStart]], RunSta
         raise UnagreedError(f"{folder}: can't be written: {error.strerror or error}") from None
 
 
-class _Reading:
+class _PatientReader:
     """Reads the files of a folder, and waits for them no longer than it may in all."""
 
     def __init__(self, folder: str) -> None:
@@ -124,7 +124,7 @@ class _Reading:
 
 
 def _look(
-    folder: str, reading: _Reading, ours: Ours, decide: Callable[[Sequence[RunStart]], RunStart]
+    folder: str, reading: _PatientReader, ours: Ours, decide: Callable[[Sequence[RunStart]], RunStart]
 ) -> RunStart | None:
     """Find the start of our run among those that ranks have written in a folder, or write it, as ``decide`` says, if
     none has. ``ours`` is the run's id, or a function that recognises its start; ``reading`` limits for how long others
@@ -162,7 +162,7 @@ def started_in(folder: str) -> dict[str, RunStart]:
     theirs, or no file, is left out. Raises OSError."""
     names = [name for name in os.listdir(folder) if name.partition(".")[0] == START_NAME]
     names = [name for name in names if is_file_or_none(os.path.join(folder, name))]
-    reading, found = _Reading(folder), {}
+    reading, found = _PatientReader(folder), {}
     for name in sorted(names, key=lambda name: (len(name), name), reverse=True):
         path = os.path.join(folder, name)
         start = _parsed(small_text(path, _LONGEST))

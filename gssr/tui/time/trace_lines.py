@@ -15,8 +15,7 @@ from textual.binding import BindingType
 from textual.strip import Strip
 
 from gssr.arrays import Floats
-from gssr.model.live.live_result import Result, TracePart
-from gssr.model.live.live_result import Timeline as Lines
+from gssr.model.live.live_result import GridLines, Result, TracePart
 from gssr.model.traces.flows import message_flows
 from gssr.render.cells import fit
 from gssr.render.columns import average_into_columns
@@ -130,7 +129,7 @@ class TraceLines(TraceRows):
         row.append(Segment(self.glyphs.track * (width - edges[-1]), self.palette.style("track")))
         return [row] * max(tall - 1, 1)
 
-    def _put_name(self, box: Box, y: int, result: Result, lines: Lines, at: int, cells: Cells) -> None:
+    def _put_name(self, box: Box, y: int, result: Result, lines: GridLines, at: int, cells: Cells) -> None:
         """Put the name and the value of line ``at`` into row ``y``: the value at the time cursor, or without one the
         mean over the window."""
         members, metric = lines.members[at], metric_of(result.grid.metric)
@@ -156,7 +155,7 @@ class TraceLines(TraceRows):
         ]
         box.put(y, 0, pieces)
 
-    def _draw_messages(self, box: Box, part: TracePart, lines: Lines, cells: Cells, sight: Sight) -> str:
+    def _draw_messages(self, box: Box, part: TracePart, lines: GridLines, cells: Cells, sight: Sight) -> str:
         """Draw the messages between lines if they are few enough. Returns what is to be said of them; "" if there are
         none, or in the process summary."""
         if part.line_split is not None or part.trace.messages is None:

@@ -30,7 +30,7 @@ from gssr.render.log_tail import log_tail
 from gssr.render.roles import text_of
 from gssr.store.disk import filesystem_of
 from gssr.store.format.rows import Gpu
-from gssr.store.read.recording import Recording
+from gssr.store.read.recording import RecordingReader
 from gssr.store.write.starts import UnagreedError
 from tests.fuzz.readers import Parser, damage, text
 
@@ -114,7 +114,7 @@ def _selections(_: Path, data: bytes) -> None:
         parse("replay:" + words)
     _, run = with_run(words)
     try:
-        chosen_runs(cast(Recording, _Runs), run)
+        chosen_runs(cast(RecordingReader, _Runs), run)
     except ValueError as error:
         if not str(error).startswith("no run"):
             raise AssertionError(f"no sentence of ours: {error}") from None
