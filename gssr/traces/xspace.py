@@ -28,6 +28,7 @@ from gssr.traces.timeline import (
     Counter,
     HloOp,
     HloOps,
+    Intervals,
     Kind,
     Timeline,
     TraceError,
@@ -211,7 +212,7 @@ class _Reading:
         left_out, version = self._rows.n_left_out, self._stats.get("jax_version")
         source = TraceSource(
             self._path, "xspace", "XLA", f"JAX {version}" if version else "", self._rank, self._host, self._rows.n_events,
-            left_out, (f"{left_out:,} events without sound times are left out",) if left_out else (),
+            left_out, tuple(_notes(intervals, left_out)),
         )  # fmt: skip
         start = whole_number(self._stats.get("profile_start_time")) or 0
         clock = Clock(0 if self._is_unix else start, "unix") if self._is_unix or start >= _FIRST_UNIX_NS else Clock()
@@ -501,6 +502,14 @@ def _values(stats: Iterable[Any], names: Mapping[int, str]) -> dict[str, Any]:
 
 
 _category_of_kernel = lru_cache(1 << 14)(partial(category_of, Kind.KERNEL))
+
+
+def _notes(own: Intervals, left_out: int) -> Iterator[str]:
+    if left_out:
+        yield f"{left_out:,} events without sound times are left out"
+    calls, ranges = (np.unique(own.track[own.kind == kind]) for kind in (Kind.RUNTIME, Kind.RANGE))
+    if len(calls) and len(ranges) and not np.isin(calls, ranges).any():
+        yield "calls are on threads of their own: which range launched what is not known, GPU times of ranges are 0"
 
 
 def _link(stats: _Stats) -> int:

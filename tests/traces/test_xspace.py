@@ -90,6 +90,14 @@ def test_work_of_gpus_has_its_calls_and_its_operations(tmp_path: Path) -> None:
     assert (step.name, step.length_ns, step.busy_ns) == ("train step 3", 900_000, 360_000)
 
 
+def test_calls_on_threads_of_their_own_are_told(tmp_path: Path) -> None:
+    host = Plane("/host:CPU").event("python", "PjitFunction(f)", 0, 50 * US)
+    apart = profile(host.event("Host Threads/7", "hipModuleLaunchKernel", 10 * US, US, correlation_id=1))
+    (note,) = read(tmp_path, apart).sources[0].notes
+    assert "which range launched what is not known" in note
+    assert read(tmp_path, on_gpus()).sources[0].notes == ()
+
+
 def test_operations_of_tpus(tmp_path: Path) -> None:
     found = read(tmp_path, on_tpus())
     first = {name: (kind, length) for name, _, length, kind, *_ in rows(found)}

@@ -56,7 +56,9 @@ def legend_of_marks(result: Result, ascii_only: bool) -> str:
     """Say what the marks of GPUs stand for, each after its mark; empty if no GPU has one."""
     culprits = legend_of_culprits(result)
     texts = [f"{culprit_mark(ascii_only)} {culprits}"] if culprits else []
-    if result.singled_out and any(result.unlike[gpu] for gpu in range(result.n_gpus) if gpu not in result.singled_out):
+    only_unlike = result.unlike.copy()
+    only_unlike[list(result.singled_out)] = False
+    if result.singled_out and only_unlike.any():
         texts.append(f"{_outlier_mark(ascii_only)} unlike the rest")
     return "   ".join(texts)
 

@@ -42,9 +42,9 @@ class CallsPane(ScreenPane):
     screen_name = "calls"
     BINDINGS: ClassVar[list[BindingType]] = [
         key("slash", "seek", "Search", "only the names that hold this; * and ? stand for anything"),
+        key("l", "longest", "Longest", "the longest interval of this name: its track on Time, zoomed to it"),
         key("v", "next_table(1)", "Next table", "the next sub-tab: kernels, ranges, copies, messages, files, the tree"),
         key("V", "next_table(-1)", "Table before", "the sub-tab before", show=False),
-        key("l", "longest", "Longest", "the longest interval of this name: its track on Time, zoomed to it"),
         key("i", "app.only", "Only", "of a trace: only some intervals: name=nccl  takes>1ms  size>1MB", show=False),
     ]
 
