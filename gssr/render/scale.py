@@ -149,9 +149,12 @@ _PREFIXES = (
 
 def prefixed(value: float | None, unit: str = "") -> str:
     """Write a number with an SI prefix and ``unit``: ``445.4 M``, ``12.00 GB/s``, ``7``. Two decimals below 100, one
-    above, none for a whole number without a prefix. Returns NONE for None, NaN and infinity."""
+    above, none for a whole number without a prefix; from 0.001 to 1 three decimals and no prefix where there is no unit, as
+    of things that are counted. Returns NONE for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return NONE
+    if not unit and 0.001 <= abs(value) < 0.9995:
+        return fixed(value, 3)
     size, prefix = next((each for each in _PREFIXES if abs(value) >= each[0] * 0.99995), (1.0, ""))
     shown = value / size
     decimals = 0 if shown == round(shown) and size == 1.0 else 1 if abs(shown) >= 99.95 else 2

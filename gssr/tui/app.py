@@ -61,6 +61,7 @@ from gssr.tui.shared.panel import Words
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.top_bar import TopBar
 from gssr.tui.themes import DEFAULT, FEW_COLOURS, MARKED_WITHOUT_COLOURS, NO_COLOURS, THEMES, Palette, text_variables
+from gssr.tui.trace.cursor import picked
 from gssr.tui.view import Scene, ScreenName, View
 from gssr.tui.wire import Wire, thrifty
 
@@ -546,7 +547,9 @@ class LiveScreen(KeysInOrder):
             return
         name: ScreenName = event.pane.id  # type: ignore[assignment]
         if event.tabbed_content.id == "screens" and name != self.view.screen and name == event.tabbed_content.active:
-            self.change_view(replace(self.view, screen=name, row=0, top=0, opened=False, trail=()))
+            scene = self.scene()
+            place = self.view.place if scene is None or (pointed := picked(scene)) < 0 else pointed  # Why tells of it
+            self.change_view(replace(self.view, screen=name, row=0, top=0, opened=False, trail=(), place=place))
 
     def action_tab(self, name: ScreenName) -> None:
         """Go to the screen ``name``; keys wait until it has the focus."""

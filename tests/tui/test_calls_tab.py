@@ -175,6 +175,30 @@ def test_l_leads_to_the_longest_interval_of_a_name_on_its_track() -> None:
     work(app, steps, (120, 36))
 
 
+def test_why_tells_of_the_interval_and_of_the_gpu_that_the_longest_one_led_to() -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        app.query_one(CallsPane).choose("kernels")
+        await pilot.pause()
+        await pilot.press("l")
+        await until(pilot, lambda: app.view.opened and app.query_one(TraceLanes).picked() >= 0)
+        place, gpus = app.query_one(TraceLanes).picked(), app.view.selection
+        await pilot.press("5")
+
+        def is_told() -> bool:
+            part = app.results[0].part
+            return (
+                app.view.screen == "why" and part is not None and part.around is not None and part.around.place == place
+            )
+
+        await until(pilot, is_told)
+        assert app.view.selection == gpus and len(gpus) == 1
+
+    work(app, steps, (120, 36))
+
+
 def test_only_some_intervals_are_left_and_a_wrong_filter_says_so() -> None:
     app = of_trace(training(3))
 

@@ -423,7 +423,7 @@ def test_every_size_is_drawn(recording: str) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [(445_447_628.073, "445.4 M"), (0.0, "0"), (999_999.9, "1.00 M"), (1500.0, "1.50 k"),
-     (12.0, "12"), (0.00031, "310.0 µ"), (float("nan"), "-")],
+     (12.0, "12"), (0.7432, "0.743"), (0.00031, "310.0 µ"), (float("nan"), "-")],
 )  # fmt: skip
 def test_numbers_keep_their_leading_digits(value: float, text: str) -> None:
     assert prefixed(value) == text

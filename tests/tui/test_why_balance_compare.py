@@ -70,7 +70,7 @@ def test_cards_open_one_at_a_time_and_the_command_is_copied(plants: dict[str, st
         causes = app.query_one(Causes)
         text = seen(app)
         flat = " ".join(re.sub("[│▌]", " ", text).split())
-        assert "told from 16 % on" in flat and "┃" in text and "nsys profile" in text and "not judged" in text
+        assert "reported from 16 % on" in flat and "┃" in text and "nsys profile" in text and "not judged" in text
         assert "Stage data" not in text, "the other one is closed"
         await pilot.press("y")
         assert app.clipboard.startswith("nsys profile") and app.clipboard.endswith("PROGRAM")
@@ -178,7 +178,7 @@ def test_of_a_run_that_grows_balance_says_what_the_verdicts_say() -> None:
 
     values = np.full((6, 40), 0.8)
     values[np.arange(40) % 6, np.arange(40)] = 0.2
-    assert "from 30 s on" in balance(live(values[:, :10]))
+    assert "shown after 30 s" in balance(live(values[:, :10]))
     verdict = Verdict("rotating_stragglers", "info", "Another GPU holds up the others", (), "", "ours", 0.0, 1.0)
     for verdicts, says in ((), "balanced: no GPU stands out"), ((verdict,), "! Another GPU holds up the others"):
         assert balance(live(values, judgement=Judgement(verdicts, (), 0.0, 1.0))) == says

@@ -104,7 +104,7 @@ def _of_time(trace: TraceAnalysis, ns: int, rule: Rule, what: str) -> Finding:
     share = _share(trace, ns)
     return finding_in_words(
         "share", share,
-        f"{percent(share)} of the GPUs' time ({took(ns)}) {what} (told from {percent(rule.at('warning'))} on)",
+        f"{percent(share)} of the GPUs' time ({took(ns)}) {what} (reported from {percent(rule.at('warning'))} on)",
         rule.at("warning"),
     )  # fmt: skip
 
@@ -196,7 +196,7 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         finding_in_words(
             "late",
             late,
-            f"{percent(late)} of its time less (told from {percent(rule.at('warning'))} on)",
+            f"{percent(late)} of its time less (reported from {percent(rule.at('warning'))} on)",
             rule.at("warning"),
         ),
         _won(trace, wait, "were all as late as it, none would wait"),
@@ -239,7 +239,7 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         finding_in_words(
             "per_launch",
             n / max(launches, 1),
-            f"{n:,} such calls, {launches:,} launches (told from {percent(per)} on)",
+            f"{n:,} such calls, {launches:,} launches (reported from {percent(per)} on)",
             per,
         ),
         _of_time(trace, lost, rule, "idle because the host was late"),
@@ -339,7 +339,7 @@ def short_kernels(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         finding_in_words(
             "short",
             share,
-            f"{single:,} of {n:,} kernels below {took(SHORT)} (told from {percent(rule.at('short'))} on)",
+            f"{single:,} of {n:,} kernels below {took(SHORT)} (reported from {percent(rule.at('short'))} on)",
             rule.at("short"),
         ),
         _of_time(trace, lost, rule, f"idle: the host was late, or gaps below {took(LAUNCH)}"),
@@ -448,7 +448,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     evidence = (
         finding_in_words("gap", first.length_ns / 1e9,
              f"the longest {took(first.length_ns)} at {_at(trace, first.start_ns)}, before {first.after}"
-             f"{f', in {doing}' if doing else ''} (told from {took(least)} on)", rule.at("seconds")),
+             f"{f', in {doing}' if doing else ''} (reported from {took(least)} on)", rule.at("seconds")),
         _won(trace, lost, "the gaps"),
     )  # fmt: skip
     span = (min(gap.start_ns for gap in gaps) / 1e9, max(gap.start_ns + gap.length_ns for gap in gaps) / 1e9)
@@ -510,7 +510,7 @@ def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         finding_in_words(
             "imbalance",
             late,
-            f"1 - mean/max {percent(late)} (told from {percent(rule.at('warning'))} on)",
+            f"1 - mean/max {percent(late)} (reported from {percent(rule.at('warning'))} on)",
             rule.at("warning"),
         ),
         finding_in_words(
@@ -560,7 +560,7 @@ def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     own = float(np.nansum(found.exclusive[top]))
     evidence = (
         finding_in_words(
-            "share", share, f"{took(spent.sum())} (told from {percent(rule.at('warning'))} on)", rule.at("warning")
+            "share", share, f"{took(spent.sum())} (reported from {percent(rule.at('warning'))} on)", rule.at("warning")
         ),
         finding_in_words("most", own / 1e9, f"most in {found.names[top]}: {took(own)}"),
     )
@@ -590,7 +590,10 @@ def openmp_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     lost = took(times["openmp"].sum())
     evidence = (
         finding_in_words(
-            "share", share, f"{lost} of all threads (told from {percent(rule.at('warning'))} on)", rule.at("warning")
+            "share",
+            share,
+            f"{lost} of all threads (reported from {percent(rule.at('warning'))} on)",
+            rule.at("warning"),
         ),
     )
     return RuleMatch({"share": percent(share)}, evidence, rule.graded(share), _span(trace))

@@ -315,7 +315,7 @@ def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     bound = rule.at("share")
     evidence = (
         finding_in_words(
-            "memory_used", share, f"{words.percent(share)} at its peak (told from {words.percent(bound)} on)", bound
+            "memory_used", share, f"{words.percent(share)} at its peak (reported from {words.percent(bound)} on)", bound
         ),
     )
     found = {**group(job, which), "share": words.percent(share)}

@@ -88,7 +88,7 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[s
         return None
     severity = rule.graded(share)
     limit = least if severity == "info" else rule.at("warning")
-    counts = f"told from {words.percent(limit)} on"
+    counts = f"reported from {words.percent(limit)} on"
     if severity == "info":
         counts = f"up to {words.percent(rule.at('warning'))} is usual in healthy jobs"
     shown = finding_in_words("share", share, f"{words.percent(share)} of the GPU time {text} ({counts})", limit)

@@ -13,5 +13,5 @@ def not_judged(result: Result) -> str:
         return "No GPU was recorded: there is nothing to judge."
     lasted = result.last - result.first
     if result.is_live and lasted < LEAST_SECONDS:
-        return f"Where the GPU time goes is told from {LEAST_SECONDS:.0f} s on: in {LEAST_SECONDS - lasted:.0f} s."
+        return f"Where the GPU time goes is shown after {LEAST_SECONDS:.0f} s: {LEAST_SECONDS - lasted:.0f} s to go."
     return "The rules look at this window ..."

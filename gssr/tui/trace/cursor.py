@@ -200,6 +200,7 @@ def opened_at(scene: Scene, part: TracePart, place: int) -> View:
     owner = int(part.levels[level].owner_of[track])
     name, row = called(part.levels[level].gpus[owner]), _line_of(part, level, owner, place)
     after = shown_at(scene, part, place)
+    level = scene.view.level if level == part.level.name else level  # the usual one stays so: all screens have it
     return replace(after, level=level, selection=(owner,), selected=name, opened=True, row=row, top=0)
 
 
