@@ -6,7 +6,6 @@ without its window system, and its settings are put back.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -74,18 +73,12 @@ class NothingToDrawError(Exception):
 def figure_style(**changes: Any) -> Generator[None, None, None]:
     """Set how everything is drawn while the context lasts, whatever the caller has set. In the names of ``changes``
     ``_`` stands for the first dot."""
-    collects = gc.isenabled()
-    gc.disable()  # a figure's many objects live until it is drawn: looking for garbage takes a twelfth of the time
     import matplotlib
 
-    try:
-        with matplotlib.rc_context():
-            matplotlib.rcdefaults()
-            matplotlib.rcParams.update(_STYLE | {name.replace("_", ".", 1): value for name, value in changes.items()})
-            yield
-    finally:
-        if collects:
-            gc.enable()
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE | {name.replace("_", ".", 1): value for name, value in changes.items()})
+        yield
 
 
 @contextmanager
@@ -97,11 +90,11 @@ def new_picture(
 
     ``question`` is its title; the run it is ``about``, or a text, stands under that. Not written if the block raises.
     """
-    with figure_style(), speaking_of(maker_of(() if isinstance(about, str) else about.gpus)):
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+    with figure_style(), speaking_of(maker_of(() if isinstance(about, str) else about.gpus)):
         head = 0.85
         tall = min(sum(heights) + 0.42 * len(heights) + head + 0.3, _TALLEST)
         layout = ConstrainedLayoutEngine(rect=(0.005, 0.01, 0.99, 1 - head / tall - 0.01), hspace=0.06)
