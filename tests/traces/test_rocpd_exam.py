@@ -255,15 +255,6 @@ OTHERS: dict[str, bytes] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_rocprofs_other_formats_get_one_sentence(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(OTHERS[name])
-    one_sentence(*gssr("analyze", "--json", path), name)
-    code, _, err = gssr("import", path, "-o", tmp_path / "x.sql")
-    assert code != 0 and err.count("\n") == 1 and not (tmp_path / "x.sql").exists()
-
-
 class Recorded:
     """A run on a GPU whose files were made, and what its GPU did meanwhile. Its command left a trace of that where
     ``gssr profile`` looks for them; ``bare`` is the recording without it."""
