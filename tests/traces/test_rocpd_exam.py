@@ -245,16 +245,6 @@ def test_views_and_triggers_of_strangers_are_never_run(tmp_path: Path) -> None:
     assert time.process_time() - begun < 20
 
 
-OTHERS: dict[str, bytes] = {
-    "1234_kernel_trace.csv": b'"Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name",'
-    b'"Correlation_Id","Start_Timestamp","End_Timestamp"\n"KERNEL_DISPATCH","Agent 4",1,1,834304,1,10,"add(float*)",1,'
-    b"1550151853029637,1550151853042437\n",
-    "1234_results.json": b'{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1234}, "agents": [], "strings": {}, '
-    b'"buffer_records": {"kernel_dispatch": [], "memory_copy": []}}]}',
-    "1234_results.pftrace": b"\x0a\x30\x40\x01\x50\x01\x9a\x03\x0c" + bytes(range(60)),
-}  # fmt: skip
-
-
 class Recorded:
     """A run on a GPU whose files were made, and what its GPU did meanwhile. Its command left a trace of that where
     ``gssr profile`` looks for them; ``bare`` is the recording without it."""
