@@ -30,7 +30,7 @@ SIZE = (100, 30)
 FRAMES_PER_SECOND, PATIENCE = 2, 60.0
 MOST_BYTES = 2_000_000
 """Of the file: it is shown on a page."""
-KEYS = ((9.0, ""), (1.5, "2"), (3.0, "s"), (1.5, "3"), (4.0, ""), (1.5, "5"), (4.0, ""), (0.5, "1"), (4.0, ""))
+KEYS = ((6.0, ""), (1.5, "2"), (3.0, "s"), (1.5, "3"), (4.0, ""), (1.5, "5"), (7.0, ""), (0.5, "1"), (3.0, ""))
 """What is pressed (Textual's names; empty: nothing), after so many seconds."""
 NODE, GPUS, HERTZ = "node0000", 8, 2.0
 SLOW_GPU = 5

@@ -1,6 +1,7 @@
 """Rows of coloured text as a picture, PNG or SVG: each cell exactly where a terminal has it.
 
-Blocks and braille are painted as rectangles and dots, not taken from a font: fonts leave seams between them, or lack them.
+Blocks, braille and frames are painted as rectangles and dots, not taken from a font: fonts leave seams between them, or lack
+them.
 """
 
 import os
@@ -20,6 +21,14 @@ _QUADRANTS = {"▖": (2,), "▗": (3,), "▘": (0,), "▙": (0, 2, 3), "▚": (0
               "▞": (1, 2), "▟": (1, 2, 3)}  # fmt: skip
 """Which quarters of its cell a character fills: the upper two, then the lower two."""
 _QUARTERS = ((0, 0, 0.5, 0.5), (0.5, 0, 1, 0.5), (0, 0.5, 0.5, 1), (0.5, 0.5, 1, 1))
+
+_ARMS = {
+    "lr": "─━", "ud": "│┃", "rd": "┌╭┏", "ld": "┐╮┓", "ur": "└╰┗", "ul": "┘╯┛", "urd": "├┣", "uld": "┤┫", "lrd": "┬┳",
+    "ulr": "┴┻", "ulrd": "┼╋", "l": "╴╸", "u": "╵╹", "r": "╶╺", "d": "╷╻",
+}  # fmt: skip
+"""Which ways (left, right, up, down) the lines of these characters go from the middle of their cell."""
+_FRAMES = {char: arms for arms, chars in _ARMS.items() for char in chars}
+_HEAVY = "━┃┏┓┗┛┣┫┳┻╋╸╹╺╻"
 
 Box = tuple[float, float, float, float]
 
@@ -52,8 +61,8 @@ class Picture(NamedTuple):
 
 
 def boxes(char: str) -> list[Box] | None:
-    """Return a block or braille character as boxes in the unit cell (left, top, right, bottom; 0 at the top), or None
-    for any other character."""
+    """Return a block, a braille character or a piece of a frame as boxes in the unit cell (left, top, right, bottom; 0 at
+    the top), or None for any other character."""
     code = ord(char)
     if 0x2581 <= code <= 0x2588:
         return [(0, 1 - (code - 0x2580) / 8, 1, 1)]
@@ -73,6 +82,12 @@ def boxes(char: str) -> list[Box] | None:
             for x, bit in enumerate(pair)
             if bits & bit
         ]
+    if char in _FRAMES:
+        left, right = (0.375, 0.625) if char in _HEAVY else (0.5, 0.625)  # whole pixels of a cell of 8 by 17
+        top, bottom = (8 / 17, 10 / 17) if char in _HEAVY else (8 / 17, 9 / 17)
+        ways = {"l": (0, top, right, bottom), "r": (left, top, 1, bottom), "u": (left, 0, right, bottom),
+                "d": (left, top, right, 1)}  # fmt: skip
+        return [ways[way] for way in _FRAMES[char]]
     return None
 
 
