@@ -67,7 +67,7 @@ SCORE = """
 
     {definition}
 
-How well the GPU's compute is used, from 0 to 1. *A* is the mean of `sm_active`, *F* of `flop_active`, *O* of
+One number from 0 to 1 for how full the GPU's compute units are. *A* is the mean of `sm_active`, *F* of `flop_active`, *O* of
 `sm_occupancy`; a = {alpha}, b = {beta}, c = {gamma}, l = {lambda_}. Formula and
 parameters were published by the GSSR authors, who fitted them on synthetic data.
 
@@ -77,8 +77,26 @@ It is **{caveat}**.
 that keep several kinds busy at once come nearer to 1.
 
 The means are over all non-NULL samples of all GPUs in the window; a GPU's score is from its own. *F* is the sum of four
-means. Without samples of an input, so without profiling metrics (DCGM or GPM) and on AMD's GPUs,
-there is no score.
+means. If an input is missing (neither DCGM nor GPM, or an AMD GPU), there is no score.
+
+**How it behaves.** The formula is the published one, and it is not even. *A* counts below 0.3 alone: with F 0.48 and O
+0.21 an SM activity of 0.1, 0.2, 0.3 and 1 gives 0.53, 0.62, 0.63 and 0.63. With *A* at 0.8:
+
+| F | O = 0.1 | O = 0.3 | O = 0.6 | O = 1 |
+| --- | --- | --- | --- | --- |
+| 0 | 0.10 | 0.30 | 0.55 | 0.77 |
+| 0.05 | 0.13 | 0.25 | 0.40 | 0.58 |
+| 0.1 | 0.19 | 0.25 | 0.34 | 0.45 |
+| 0.15 | 0.25 | 0.28 | 0.33 | 0.39 |
+| 0.2 | 0.31 | 0.33 | 0.36 | 0.39 |
+| 0.3 | 0.44 | 0.44 | 0.45 | 0.46 |
+| 0.5 | 0.65 | 0.65 | 0.65 | 0.65 |
+| 1 | 0.91 | 0.91 | 0.91 | 0.91 |
+
+From F 0.3 on it says how busy the arithmetic pipes are, and nothing else. Below that occupancy counts, and where
+occupancy is high the score *falls* when a program begins to do more arithmetic (from F 0 to about 0.15). So do not tune
+for the score: remove what the [breakdown](verdicts.md#where-the-gpu-time-goes) calls lost. Less idle time raises all
+three means, and the score with them wherever F is above 0.15.
 
     >>> from gssr.score import saturation_score
     >>> round(saturation_score(sm_active=0.5, flop_active=0.1, sm_occupancy=0.3), 6)
@@ -90,10 +108,12 @@ EFFICIENCIES = """
 
     parallel efficiency = load balance × communication × orchestration
 
-Three ratios from 0 to 1 whose product is the share of the GPU time that computes. They tell which of three things to mend
-first. The page shows them below the [breakdown](verdicts.md#where-the-gpu-time-goes), the JSON object as `efficiency` of
-`breakdown`. Let *C* be the time in which a GPU computes (all of `working` in the breakdown), and *B* that in which it
-computes or communicates (`working` and `communication`), both as shares of the time in which that GPU was measured.
+Three ratios from 0 to 1 whose product is the share of the measured GPU time in which the GPUs work. Work at lower clocks
+and on few SMs is among it, so the product is larger than what the page says "computes" where there is such work. They
+tell which of three things to mend first. The page shows them below the [breakdown](verdicts.md#where-the-gpu-time-goes),
+the JSON object as `efficiency` of `breakdown`. Let *C* be the time in which a GPU computes (all of `working` in the
+breakdown), and *B* that in which it computes or communicates (`working` and `communication`), both as shares of the time
+in which that GPU was measured.
 
 | Name | What it is | What it says when it is low |
 | --- | --- | --- |

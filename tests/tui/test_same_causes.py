@@ -248,9 +248,9 @@ def test_a_growing_run_is_judged_from_30_s_on_and_says_so_until_then(seconds: fl
     assert (judge.asked_of(frame) is None) == (seconds < judge.LEAST_SECONDS)
     said = not_judged(frame)
     assert said.startswith(
-        "The rules look" if seconds >= judge.LEAST_SECONDS else "Where the GPU time goes is told from"
+        "The rules look" if seconds >= judge.LEAST_SECONDS else "Where the GPU time goes is shown after"
     )
-    assert seconds >= judge.LEAST_SECONDS or f"in {judge.LEAST_SECONDS - seconds:.0f} s" in said
+    assert seconds >= judge.LEAST_SECONDS or f"{judge.LEAST_SECONDS - seconds:.0f} s to go" in said
 
 
 @pytest.mark.parametrize("cost", [0.01, 0.4, 30.0])

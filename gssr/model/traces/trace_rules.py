@@ -475,7 +475,7 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         finding_in_words(
             "busy",
             float(busy.min()),
-            f"the least busy {percent(float(busy.min()))} (told below {percent(rule.at('busy'))})",
+            f"the least busy {percent(float(busy.min()))} (reported below {percent(rule.at('busy'))})",
             rule.at("busy"),
         ),
         finding_in_words("busy", float(busy.mean()), f"{percent(float(busy.mean()))} over all"),

@@ -118,7 +118,9 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     found = {"utilization": words.percent(used), "power": said, "meaning": meaning}
     made = _found(
         job, rule, found, finding(job.lead, used, "while it works", rule, "gpu_utilization"),
-        finding_in_words("power_usage", power, f"{said} (told below {words.percent(rule.at('power'))})", rule.at("power")),
+        finding_in_words(
+            "power_usage", power, f"{said} (reported below {words.percent(rule.at('power'))})", rule.at("power")
+        ),
     )  # fmt: skip
     return made.warning() if is_little else made
 
@@ -339,7 +341,7 @@ def memory_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         return None
     evidence = (
         finding_in_words(
-            "memory_used", share, f"{words.percent(share)} at its peak (told below {words.percent(bound)})", bound
+            "memory_used", share, f"{words.percent(share)} at its peak (reported below {words.percent(bound)})", bound
         ),
     )
     return RuleMatch({"share": words.percent(share)}, evidence, rule.severity, whole(job))

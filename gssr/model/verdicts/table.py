@@ -251,7 +251,7 @@ def finding(
         return Finding(name, float(value), None, text)
     bound = rule.at(threshold)
     limit = words.amount(bound, name)
-    return Finding(name, float(value), bound, f"{text} (told {f'from {limit} on' if above else f'below {limit}'})")
+    return Finding(name, float(value), bound, f"{text} (reported {f'from {limit} on' if above else f'below {limit}'})")
 
 
 def finding_in_words(name: str, value: float, text: str, threshold: float | None = None) -> Finding:
