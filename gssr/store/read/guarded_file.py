@@ -64,9 +64,7 @@ class GuardedFile:
         self.is_snapshot = False
         """What others write meanwhile is not seen."""
         try:
-            self.connection.execute(
-                "PRAGMA user_version"
-            ).fetchone()  # the file may have become WAL since it was opened
+            self.connection.execute("PRAGMA page_count").fetchone()  # it may have become WAL since it was opened
             self.is_snapshot = self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
             if self.is_snapshot:
                 self.connection.execute("BEGIN")  # for all that follows; it holds no writer up
