@@ -273,7 +273,8 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
 
 
 class _RecordingOutput(NamedTuple):
-    """What is shown of the recording ``name``: its ``analyses`` or, of more than MOST_PAGES, the ``lines`` of a table."""
+    """The pages to print for the recording ``name``: one for each of its ``analyses``. For more than MOST_PAGES runs
+    ``lines`` has a line of a table for each instead."""
 
     name: str
     analyses: "list[Analysis]"
@@ -369,7 +370,8 @@ class _RunAnalyses:
         return [name, *(each for each, place in self._places.items() if name in self._places and not place)]
 
     def _of(self, name: str, recording: "RecordingReader") -> "Iterator[Analysis]":
-        """Yield the analyses of one recording's runs, and keep what is to be shown of them. Raises ValueError."""
+        """Yield an analysis of each chosen run of a recording, and add what will be printed of them to ``shown``. Raises
+        ValueError, a sentence, where reports or pictures are asked of more than MOST_PAGES runs."""
         from dataclasses import replace
 
         from gssr.commands.progress_bar import ProgressBar

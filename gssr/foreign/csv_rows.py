@@ -94,7 +94,7 @@ class _Header(NamedTuple):
 
 
 class _CsvFile:
-    """What stands in one file, block by block."""
+    """A reader of one CSV file, whose rows it adds to a table block by block."""
 
     def __init__(self, table: RowTable, dialect: Dialect) -> None:
         self._table, self._dialect = table, dialect

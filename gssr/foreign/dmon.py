@@ -75,7 +75,7 @@ def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
 
 
 class _DmonLog:
-    """What stands in one log, block by block."""
+    """A reader of one log of dmon, whose rows it adds to a table block by block."""
 
     def __init__(self, table: RowTable, lines: Lines) -> None:
         self._table, self._lines = table, lines

@@ -217,8 +217,8 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
 
 
 def _flops(trace: TraceAnalysis, width: int) -> list[Row]:
-    """Say how many floating-point operations per second the matrix products make, or how to find out; no rows without
-    any."""
+    """Draw the line about floating-point operations per second of the matrix products, or one that says how to record
+    their shapes. Returns no rows for a trace without matrix products."""
     if "multiplications" not in trace.holds:
         return []
     known = [each for each in trace.flops if each.flops is not None]

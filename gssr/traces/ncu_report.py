@@ -126,8 +126,9 @@ class _CutOffError(Exception):
 
 
 def _described(package: Any, action: Any) -> dict[str, Any]:
-    """Describe a launch in what JSON can hold: its name, the GPU, known metrics with their units, and what rules say.
-    Raises _CutOffError."""
+    """Describe a launch by values that JSON can hold: its name, the GPU, known metrics with their units, and what NVIDIA's
+    rules say. ``package``: the module ncu_report; ``action``: the launch, an IAction of that module. Raises _CutOffError
+    where the report ends within the launch."""
     name = action.name(package.IAction.NameBase_DEMANGLED)
     if not isinstance(name, str):
         raise _CutOffError

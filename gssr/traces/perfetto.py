@@ -125,7 +125,8 @@ def read_perfetto(path: str, rank: int | None = None, most_bytes: int | None = N
 
 
 class _Reading:
-    """One pass through a file. ``notes``: sentences on what was lost."""
+    """A pass through the packets of one file, which collects tracks, intervals and counters. ``notes``: sentences that say
+    what could not be read."""
 
     def __init__(self, path: str, rank: int | None, size: int) -> None:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as messages

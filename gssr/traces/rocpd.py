@@ -116,7 +116,7 @@ def _sessions(database: Tables) -> list[_Session]:
 
 
 def _processes(database: Tables, session: _Session) -> dict[int, _Process]:
-    """Read the processes of a session, by id."""
+    """Read the processes that were traced in a session. Returns them by the id that the database's other tables use."""
     hosts = dict(database.rows(session.get("info_node", ""), ("id", "hostname"), _MOST_ROWS))
     found = {}
     for key, node, pid, environment in database.rows(

@@ -7,11 +7,11 @@ beside them.
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from gssr.traces.timeline import (
 )
 from gssr.traces.xspace_messages import message
 
+_Made = TypeVar("_Made")
+"""What is made of a profile."""
 _PLANES, _HOSTS = 1, 4
 """Fields of an XSpace, and"""
 _PLANE_NAME, _LINES, _EVENT_METADATA, _STAT_METADATA, _STATS = 2, 3, 4, 5, 6
@@ -126,20 +128,19 @@ class _Plane(NamedTuple):
 def read_xspace(path: str, rank: int | None = None, most_bytes: int | None = None) -> Timeline:
     """Read a profile of XLA. ``rank`` is that of its tracks; ``most_bytes``: how much the file may unpack to, None for the
     default. Raises TraceError."""
-    data, size = _content(path, most_bytes)
-    try:
-        return _Reading(path, rank, data, size).timeline()
-    except UnsoundError:
-        raise TraceError(f"{path}: {_DAMAGED}") from None
-    except ImportError:
-        raise TraceError(f"{path}: {_NEEDS}") from None
+    return _read(path, rank, most_bytes, _Reading.timeline)
 
 
 def told_by_xspace(path: str, most_bytes: int | None = None) -> RunTraits:
     """Read when a profile begins and ends. Raises TraceError."""
+    return _read(path, None, most_bytes, _Reading.traits)
+
+
+def _read(path: str, rank: int | None, most_bytes: int | None, make: "Callable[[_Reading], _Made]") -> _Made:
+    """Open a profile and return what ``make`` makes of it. Raises TraceError."""
     data, size = _content(path, most_bytes)
     try:
-        return _Reading(path, None, data, size).traits()
+        return make(_Reading(path, rank, data, size))
     except UnsoundError:
         raise TraceError(f"{path}: {_DAMAGED}") from None
     except ImportError:

@@ -119,8 +119,8 @@ def _runs(
 
 
 def _held(text: str, n_gpus: int) -> tuple[VerdictOfRun, ...]:
-    """Read a run's verdicts from the JSON that the index keeps. Raises ValueError for what we never wrote, such as a
-    position of a GPU that is not below ``n_gpus``."""
+    """Parse the verdicts of a run with ``n_gpus`` GPUs from the JSON that the index keeps. Raises ValueError for text that
+    GSSR never writes, such as a GPU's position that is not below ``n_gpus``."""
     try:
         held = tuple(VerdictOfRun(str(code), tuple(map(int, gpus))) for code, gpus in json.loads(text))
     except (TypeError, ValueError, RecursionError):

@@ -53,7 +53,7 @@ Read = Callable[[], RunReader]
 
 
 class QueryAnswer(NamedTuple):
-    """What a query shows; see Result for the fields."""
+    """The part of a Result that answers a query; its fields are named as in Result."""
 
     metric: str
     grid: Grid

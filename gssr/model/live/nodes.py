@@ -129,8 +129,9 @@ class Nodes:
 
 
 def _shown(query: Query, metric: str, base: Result, reader: RunReader) -> _NodeAnswer | None:
-    """Read what a query shows of the nodes; None if nothing was recorded about them. ``metric``: "" for the best that
-    was measured."""
+    """Read the values of the nodes in the window of a query. ``metric``: the nodes' metric to show, "" for the first of
+    their metrics that was measured. ``base``: the result of the GPUs, whose columns of time are used. Returns None if no
+    node was recorded."""
     times = reader.host_times
     if times is None:
         return None

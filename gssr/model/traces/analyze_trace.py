@@ -265,7 +265,8 @@ class _FilePart(NamedTuple):
 
 
 def _together(files: Iterable[_FilePart], asked: _AnalysisRequest) -> TraceAnalysis:
-    """Combine what the files of one run say. Raises ValueError, a sentence, where none has anything of what is wanted."""
+    """Combine the analyses of the files of one run into one of them all. ``asked``: tables, metrics and selection that
+    are wanted. Raises ValueError, a sentence, where no file has anything of these."""
     there: dict[Track, None] = {}
     parts = (part for _, part in _parts(files, asked, there))
     found = combined(parts, asked.rules if _asks(asked.tables, "verdicts") else None, there)

@@ -29,9 +29,11 @@ Key = tuple[str, str]
 
 
 class OnPath(NamedTuple):
-    """What one name has of the path. ``kind``: compute, communication, copy for work of GPUs; host for what was innermost on
-    a thread; launch and gap for delays before work starts, after its launch or after other work. ``n``: how many pieces
-    of time. ``win_ns``: how much earlier the path would end if this took no time, None where that was not worked out."""
+    """The time on the critical path that is booked under one name.
+
+    ``kind``: compute, communication, copy for work of GPUs; host for what was innermost on a thread; launch and gap for
+    delays before work starts, after its launch or after other work. ``n``: how many pieces of time. ``win_ns``: how much
+    earlier the path would end if this took no time, None where that was not worked out."""
 
     kind: str
     name: str
