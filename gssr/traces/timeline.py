@@ -76,6 +76,13 @@ class Track(NamedTuple):
     stream: int | None = None
     source: int = 0
 
+    @property
+    def label(self) -> str:
+        """What the screens call it: its name, or its number as a stream or a thread."""
+        if not self.name:
+            return f"stream {self.stream}" if self.stream is not None else f"thread {self.tid}"
+        return f"thread {self.name}" if self.name.isdigit() else self.name
+
 
 class TraceSource(NamedTuple):
     """One file of a timeline. ``n_events``: records in it; ``left_out``: records that could not be read or have no

@@ -49,8 +49,7 @@ def interval_rows(result: Result, part: TracePart, place: int, width: int, glyph
     other = partner(part.trace, place)
     if other >= 0:
         gap = (int(own.start[other]) - begin) / _NS
-        whose = part.trace.tracks[int(own.track[other])]
-        where = whose.name or f"stream {whose.stream}"
+        where = part.trace.tracks[int(own.track[other])].label
         linked = "launched by" if own.kind[other] in LAUNCHES else "launched"
         how = "message with" if own.link[place] == NO_LINK else linked
         when = f"{exact(abs(gap))} {'later' if gap >= 0 else 'earlier'}"

@@ -139,8 +139,7 @@ class TraceLanes(TraceRows):
         before it where several are shown."""
         track, level = part.trace.tracks[int(lanes.track[lane])], int(lanes.level[lane])
         first = lane == 0 or lanes.track[lane - 1] != lanes.track[lane]
-        name = track.name or (f"stream {track.stream}" if track.stream is not None else f"thread {track.tid}")
-        name = f"thread {name}" if name.isdigit() else name
+        name = track.label
         if track.rank is not None and str(track.rank) not in name and lanes.track[0] != lanes.track[-1]:
             ranks = {part.trace.tracks[at].rank for at in np.unique(lanes.track).tolist()}
             name = f"rank {track.rank} {name}" if len(ranks) > 1 else name

@@ -57,7 +57,7 @@ class OpenAround(RowsPanel):
         for track, places in around_it.tracks.items():
             if around_it.place in places:
                 continue  # told below
-            label = fit(clean(tracks[track].name or f"stream {tracks[track].stream}"), _LABEL - 2, ellipsis)
+            label = fit(clean(tracks[track].label), _LABEL - 2, ellipsis)
             call = partner(part.trace, places[0]) if tracks[track].kind == "gpu_stream" else -1
             launched = [call, *within(own.start, own.length, own.track, call)] if call >= 0 else []
             earlier = exact((own.start[places[0]] - own.start[call]) / 1e9) if launched else ""
