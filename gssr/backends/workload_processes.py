@@ -77,7 +77,7 @@ class WorkloadSampler:
         self._newest: bytes | None = None  # the node's newest process when all were looked at
         self._next_search = self._last_chance = 0.0
         self._time: float | None = None
-        self._ticks = 0.0
+        self._tick = 0  # of the last sample, since boot
         self._ticks_per_second = os.sysconf("SC_CLK_TCK")
         self._page = os.sysconf("SC_PAGE_SIZE")
         stat = stat_of(pid)
@@ -106,7 +106,7 @@ class WorkloadSampler:
                 n += 1
         self._members = members
         seconds = 0.0 if self._time is None else now - self._time
-        self._time, self._ticks = now, time.clock_gettime(time.CLOCK_BOOTTIME) * self._ticks_per_second
+        self._time, self._tick = now, int(time.clock_gettime(time.CLOCK_BOOTTIME) * self._ticks_per_second)
         if not n:
             return None
         cores = used / self._ticks_per_second / seconds if seconds > 0 else None
@@ -135,8 +135,9 @@ class WorkloadSampler:
             searching = False
             for pid, stat in list(new.items()):
                 if stat.group == self._group or stat.parent in self._members:
-                    # All a process used since it started counts if that was after the last sample.
-                    self._members[pid] = (stat.start, 0 if stat.start >= self._ticks else stat.cpu)
+                    # All a process used since it started counts if that was after the last sample, or in the tick of
+                    # it: the kernel rounds a start down, and before the sample it can't have used more than that tick.
+                    self._members[pid] = (stat.start, 0 if stat.start >= self._tick else stat.cpu)
                     del new[pid]
                     searching = True
         self._strangers.update(new)

@@ -56,6 +56,26 @@ def test_children_are_found_and_their_cpu_counts_from_their_start(spawn) -> None
     parent.stdin.close()
 
 
+def test_a_child_started_in_the_tick_of_the_last_sample_counts_from_its_start(spawn, monkeypatch) -> None:
+    parent = spawn(
+        "import subprocess, sys\n"
+        f"child = subprocess.Popen([sys.executable, '-S', '-c', {BUSY!r}])\n"
+        "print(child.pid, flush=True)\n"
+        "child.wait()"
+    )
+    child = int(parent.stdout.readline())
+    start = workload_processes.stat_of(child).start
+    sampler = WorkloadSampler(parent.pid)
+    monkeypatch.setattr(WorkloadSampler, "_search", lambda self: True)
+    monkeypatch.setattr(workload_processes.time, "clock_gettime", lambda clock: (start + 0.7) / os.sysconf("SC_CLK_TCK"))
+    sampler.sample(0.0)
+    monkeypatch.undo()
+    wait_for_cpu(child, 0.3)
+    sampler._next_search = 0.0
+    sampler._newest = None
+    assert sampler.sample(1.0).cpu >= 0.3 - TICK
+
+
 def test_processes_are_listed_only_when_one_was_started(spawn, monkeypatch) -> None:
     parent = spawn(
         f"import os\nprint(flush=True)\ninput()\nos.fork()\nprint(flush=True)\n{SLEEP}", stdin=subprocess.PIPE
