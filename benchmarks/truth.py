@@ -22,8 +22,7 @@ from gssr.model.breakdown.categories import BRANCHES, CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.evidence.gather import evidence_names, gather
 from gssr.model.results import Verdict
-from gssr.model.statistics.gpu_time_counts import MOST_BINS, count_rollups
-from gssr.model.statistics.series import bins_of_buckets
+from gssr.model.statistics.gpu_time_counts import bins_to_count, count_rollups
 from gssr.model.verdicts import judge_window
 from gssr.model.window import extent
 from gssr.store.format.schema import LEVELS
@@ -213,7 +212,7 @@ def _invariance(reader: RunReader, positions: Ints, whole: Breakdown) -> float:
     others = []
     names = evidence_names(reader)
     if span.seconds > 20 * LEVELS[0]:
-        bins = bins_of_buckets(span, max(reader.sampling_seconds or 1.0, LEVELS[0] / 2), MOST_BINS)
+        bins = bins_to_count(len(positions), reader.n_rows, span, reader.sampling_seconds or 1.0)
         counted = count_rollups(reader, names, positions, bins, ALL_TIME)
         others.append(_inner(account_for(gather(reader, positions, counted=counted)).breakdown.by_gpu.sum(axis=0)))
     middle = (span.start + span.end) / 2

@@ -149,6 +149,47 @@ def test_rows_rollups_and_halves_say_the_same(name: str, tmp_path: Path, monkeyp
     assert np.abs(_inner(whole) - _inner(seconds())).max() <= 0.03
 
 
+def _by_rows_and_rollups(reader: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Breakdown, Breakdown]:
+    """The account of all GPUs, of raw rows and of rollups."""
+    positions = np.arange(len(reader.gpus))
+    rows = breakdown_of(gather(reader, positions))
+    monkeypatch.setattr("gssr.model.evidence.gather.MOST_ROWS", 0)
+    return rows, breakdown_of(gather(reader, positions))
+
+
+@pytest.mark.parametrize("sees_sms", [True, False])
+def test_rollups_show_how_high_kernels_are_at_work(
+    sees_sms: bool, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of 1 s, sampled 5 times each, that wait for 0.2 s in some minutes and for 0.6 s in others: no bucket of 10 s is
+    without both work and waiting."""
+    gpu, time = ticks(4, 600, 0.2)
+    second = time - T0
+    waits = second % 1.0 >= np.where(second // 20 % 2, 0.8, 0.4) - 1e-3
+    moved = {name: np.where(waits, 150e9, 1e8) for name in ("nvlink_tx_bytes", "nvlink_rx_bytes")}
+    values = {
+        "gr_engine_active": np.full(len(time), 0.99), "tensor_active": np.where(waits, 0.0, 0.6),
+        "dram_active": np.where(waits, 0.05, 0.3), "power_usage": np.where(waits, 200.0, 600.0), **moved,
+    }  # fmt: skip
+    if sees_sms:
+        values["sm_active"] = np.where(waits, 0.16, 0.92)
+    by_rows, by_rollups = _by_rows_and_rollups(record(gpu, time, values, 4, sampling_ms=200.0), monkeypatch)
+    for found in (by_rows, by_rollups):
+        assert found.share("communication") == pytest.approx(0.4, abs=0.03 if sees_sms else 0.06)
+
+
+def test_samples_further_apart_than_buckets_are_read_one_by_one(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, time = ticks(2, 400, 15.0)
+    waits = np.random.default_rng(3).random(len(time)) < 0.3
+    values = {"gr_engine_active": np.full(len(time), 0.98), "power_usage": np.where(waits, 200.0, 600.0),
+              "tensor_active": np.full(len(time), 0.4), "dram_active": np.full(len(time), 0.2)}  # fmt: skip
+    by_rows, by_rollups = _by_rows_and_rollups(record(gpu, time, values, 2, sampling_ms=15_000.0), monkeypatch)
+    assert by_rows.share("communication") > 0.2
+    assert by_rollups.share("communication") == pytest.approx(by_rows.share("communication"), abs=0.01)
+
+
 def test_what_gpus_do_outside_a_window_says_what_is_startup_and_unused(record: Record) -> None:
     """Of a GPU that works later, one that works earlier, and a pause at the edges, a window says what the whole run says."""
     gpu, time = ticks(3, 600, 1.0)

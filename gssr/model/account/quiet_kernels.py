@@ -52,7 +52,8 @@ def find_quiet_kernels(evidence: Evidence, activity: Activity, cells: Flags) -> 
     quiet = np.where(np.isfinite(tensor) | np.isfinite(memory), np.clip(1 - products - others, 0.0, 1.0), 0.0)
     quiet[quiet < PIPE_NOISE] = 0.0
     power = _of_level_at_work(evidence, activity, "power_usage", cells, 0.0)
-    by_pipes = activity.active * (quiet if _falls_with(power, quiet, cells) else 0.0)
+    n = max(1, round(SAMPLES_OF_POWER * evidence.interval / evidence.width))
+    by_pipes = activity.active * (quiet if _falls_with(power, quiet, cells, n) else 0.0)
     # Where even the busiest bins are mixtures the pipes' levels are too low, and what they leave is too little.
     by_power = activity.active * _at_lower_level(evidence, activity, "power_usage")
     return by_pipes if float(by_pipes.sum()) >= float(by_power.sum()) else by_power
@@ -116,8 +117,12 @@ def _of_level_at_work(evidence: Evidence, activity: Activity, name: str, cells: 
     if name not in evidence.series:
         return found
     rate = np.where(cells, evidence.series[name] / np.maximum(activity.active, 1e-9), np.nan)
+    # A bin of several samples mixes work with waiting: its higher samples are nearer to the level.
+    at_work = np.where(cells, np.fmax(rate, evidence.upper[name]), np.nan) if name in evidence.upper else rate
     for own in _by_model(evidence):
-        levels = [float(np.percentile(row[np.isfinite(row)], _AT_WORK)) for row in rate[own] if np.isfinite(row).any()]
+        levels = [
+            float(np.percentile(row[np.isfinite(row)], _AT_WORK)) for row in at_work[own] if np.isfinite(row).any()
+        ]
         if levels and (level := max(levels)) > least:
             found[own] = rate[own] / level
     return found
@@ -135,11 +140,15 @@ def _relative_clock(evidence: Evidence) -> Floats:
 
 def _memory_of_products(evidence: Evidence, tensor: Floats, memory: Floats) -> Floats:
     """Estimate how active the memory is in matrix products, as a share of its level: [n_gpus, 1], the same for all GPUs of a
-    model. ``tensor`` and ``memory`` [n_gpus, n_bins]: both as shares of their level."""
+    model. ``tensor`` and ``memory`` [n_gpus, n_bins]: both as shares of their level. The bins that hold most of such
+    products show it: of long bins none need hold hardly anything else."""
     found = np.zeros((len(tensor), 1))
     for own in _by_model(evidence):
-        known = memory[own][(tensor[own] >= _NEARLY) & np.isfinite(memory[own])]
-        found[own] = float(np.median(known)) if len(known) else 0.0
+        known = np.isfinite(tensor[own]) & np.isfinite(memory[own])
+        products, moved = tensor[own][known], memory[own][known]
+        if len(products) and products.max() > 0:
+            most = products >= min(_NEARLY, float(np.percentile(products, _AT_WORK)))
+            found[own] = float(np.median(moved[most] / products[most]))
     return found
 
 
@@ -149,11 +158,11 @@ def _by_model(evidence: Evidence) -> list[Flags]:
     return [np.asarray(models == model, bool) for model in dict.fromkeys(models.tolist())]
 
 
-def _falls_with(power: Floats, quiet: Floats, cells: Flags) -> bool:
+def _falls_with(power: Floats, quiet: Floats, cells: Flags, n: int) -> bool:
     """Tell whether the line through power over the share of quiet kernels leaves little power where nothing else runs.
-    ``power`` [n_gpus, n_bins]: as a share of its level; False where it is not known."""
+    ``power`` [n_gpus, n_bins]: as a share of its level; both are averaged over ``n`` bins. False where it is not known."""
     known = cells & np.isfinite(power)
-    shares, draws = (mean_of_groups(np.where(known, each, np.nan), SAMPLES_OF_POWER) for each in (quiet, power))
+    shares, draws = (mean_of_groups(np.where(known, each, np.nan), n) for each in (quiet, power))
     shares, draws = shares[known], draws[known]
     if len(shares) < SAMPLES_OF_POWER or not shares.std() > 0:
         return False

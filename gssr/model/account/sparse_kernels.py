@@ -111,7 +111,10 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> Spa
     if not len(known):
         return SparseKernels(np.zeros_like(active), False)
     ratio = _with_usual_values(measured)
-    dense = _densest(measured, known)
+    at_work = measured
+    if "sm_active" in evidence.upper:  # a bin of several samples mixes dense kernels with others
+        at_work = np.where(cells, np.clip(np.fmax(measured, evidence.upper["sm_active"]), 0.0, 1.0), np.nan)
+    dense = _densest(at_work, at_work[np.isfinite(at_work)])
     if dense < FEWEST_SM:
         return SparseKernels(active, True)
     if dense < SMALL_SM:  # nothing but sparse kernels: collectives do no arithmetic

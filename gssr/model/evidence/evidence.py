@@ -35,6 +35,8 @@ class Evidence:
     beyond the window. ``series``: by metric [n_gpus, n_bins], in stored units, NaN without samples; only metrics that
     anyone has samples of, ``flop_active`` among them. ``means``: over the window, GPU by GPU, of the same metrics and of
     every clock event reason (the share of its samples). ``least`` and ``greatest``: by metric [n_gpus], single samples.
+    ``upper``: by metric of LEVELS_AT_WORK how high the higher samples of each bin are [n_gpus, n_bins], NaN without samples:
+    the value of a single one, and of several at most the highest.
     ``n_rows``, ``first_time``, ``last_time`` [n_gpus]. ``host`` and ``workload``: [n_bins] by column of
     ``host_samples`` and ``workload_samples``, the mean over nodes, and over ranks; only what was measured.
     ``node_of`` [n_gpus] numbers ``nodes``. ``peaks``: what the GPUs can do at most, None where they are unknown, or not
@@ -67,6 +69,7 @@ class Evidence:
     workload: Mapping[str, Floats]
     peaks: Peaks | None
     events: tuple[Event, ...]
+    upper: Mapping[str, Float32s] = field(default_factory=dict)
     by_node: Mapping[str, Floats] = field(default_factory=dict)
     n_cores: float | None = None
     whole_run: "Evidence | None" = None
@@ -153,6 +156,7 @@ def evidence_of(
         workload={},
         peaks=_peaks(gpus),
         events=reader.events,
+        upper={name: values.astype(np.float32) for name, values in counted.upper.items() if name in known},
     )
 
 
@@ -235,6 +239,7 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
         end=part.end,
         times=times,
         series=series,
+        upper={name: values[:, first:last] for name, values in evidence.upper.items()},
         means=_means_within(series, part, evidence.n_gpus),
         least={name: np.fmin.reduce(values, axis=1).astype(np.float64) for name, values in series.items()},
         greatest={name: np.fmax.reduce(values, axis=1).astype(np.float64) for name, values in series.items()},

@@ -29,6 +29,8 @@ Float32s = NDArray[np.float32]
 
 FLAGS = tuple(name for _, name, _ in CLOCK_EVENT_REASONS)
 BITS = "clock_event_reasons"
+LEVELS_AT_WORK = ("sm_active", "tensor_active", "dram_active")
+"""Metrics of which it is kept how high the higher samples of each cell are: the mean mixes work with waiting."""
 
 MOST_BINS = 4_000
 MOST_VECTORS, FEWEST_BINS = 50_000, 20
@@ -154,10 +156,12 @@ def in_order(cell: Ints, n_gpus: int, n_bins: int) -> bool:
 
 class WindowCounts:
     """What was counted of a window of a run. ``cells``: the samples of each GPU in ``bins``. ``by_gpu``: what all of
-    them add up to, one bucket for each GPU, in their order; it is empty for one without samples, and counts no gaps."""
+    them add up to, one bucket for each GPU, in their order; it is empty for one without samples, and counts no gaps.
+    ``upper``: by metric of LEVELS_AT_WORK that was counted the level of the higher samples of each cell [n_gpus, n_bins],
+    NaN without samples."""
 
-    def __init__(self, cells: GpuTimeCounts, bins: Bins, by_gpu: Buckets) -> None:
-        self.cells, self.bins, self.by_gpu = cells, bins, by_gpu
+    def __init__(self, cells: GpuTimeCounts, bins: Bins, by_gpu: Buckets, upper: Mapping[str, Floats]) -> None:
+        self.cells, self.bins, self.by_gpu, self.upper = cells, bins, by_gpu, upper
 
     def holds(self, names: Sequence[str], bins: Bins) -> bool:
         """Tell whether ``gpu_series`` can make series of these metrics in these bins."""
@@ -189,7 +193,26 @@ def count_rows(rows: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> 
     vectors = empty_vectors(n_gpus, layout)
     gpus, folded = fold(rows.gpu, rows.time, rows.values, math.inf, layout)
     vectors[gpus] = folded
-    return WindowCounts(cells, bins, _of_window(vectors, layout, bins))
+    upper = {}
+    for name in _levels_of(cells):
+        cell = rows.gpu * bins.n + bins.holding(rows.time)
+        of, folded = fold(cell, rows.time, {name: rows.values[name]}, math.inf, part := part_of(LAYOUT, (name,)))
+        upper[name] = np.full((n_gpus, bins.n), np.nan)
+        upper[name].reshape(-1)[of] = _upper_level(_of_window(folded, part, bins), name)
+    return WindowCounts(cells, bins, _of_window(vectors, layout, bins), upper)
+
+
+def _levels_of(cells: GpuTimeCounts) -> list[str]:
+    """Return the metrics of LEVELS_AT_WORK that have samples."""
+    return [name for name in LEVELS_AT_WORK if name in cells.n]
+
+
+def _upper_level(buckets: Buckets, name: str) -> Floats:
+    """Estimate how high the higher ones of a metric's samples are in each bucket [n]: one standard deviation above their
+    mean, and no more than the highest. NaN without samples."""
+    n, total, m2, highest = (buckets.column(name, field) for field in ("n", "sum", "m2", "max"))
+    n = np.where(n > 0, n, np.nan)
+    return np.minimum(total / n + np.sqrt(np.maximum(m2, 0.0) / n), highest)
 
 
 def _of_window(vectors: Floats, layout: Layout, bins: Bins) -> Buckets:
@@ -200,12 +223,14 @@ def _of_window(vectors: Floats, layout: Layout, bins: Bins) -> Buckets:
 
 def bins_to_count(n_gpus: int, n_rows: int, span: Window, interval: float) -> Bins:
     """Choose bins over ``span`` (unix s): at most MOST_BINS, of the finest level that is not too much to read of
-    ``n_gpus`` GPUs with ``n_rows`` rows in all. ``interval``: the sampling interval, s."""
+    ``n_gpus`` GPUs with ``n_rows`` rows in all. ``interval``: the sampling interval, s; buckets shorter than that hold one
+    sample or none, and stay single."""
     level = LEVELS[0]
     for coarser in LEVELS[1:]:
         if n_gpus * span.seconds / level > MOST_VECTORS and span.seconds / coarser >= FEWEST_BINS:
             level = coarser
-    return series.bins_of_buckets(span, max(interval, level / 2), most_bins(n_gpus, n_rows, MOST_BINS))
+    least = level / 2 if interval >= level else max(interval, level / 2)
+    return series.bins_of_buckets(span, least, most_bins(n_gpus, n_rows, MOST_BINS))
 
 
 def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window) -> WindowCounts:
@@ -214,14 +239,19 @@ def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins
     cells = GpuTimeCounts(names, len(positions), bins.n)
     layout = part_of(layout_of(reader.metrics), (*names, BITS))
     vectors = empty_vectors(len(positions), layout)
+    levels = GpuTimeCounts([name for name in LEVELS_AT_WORK if name in names], len(positions), bins.n)
     for buckets in series.slices_of_buckets(reader, (*names, BITS), positions, bins, window):
         gpu = numbers_within(buckets.gpu, positions, len(reader.gpus))
         if len(gpu):
-            cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
+            bin_ = bins.holding(buckets.start)
+            cells.add_rollups(gpu, bin_, buckets)
+            held = {name: _upper_level(buckets, name) for name in levels.names if buckets.holds(name)}
+            levels.add_rows(gpu, bin_, held)
             own, place = np.unique(gpu, return_inverse=True)
             group, both = np.append(np.arange(len(own)), place), np.concatenate((vectors[own], buckets.vectors))
             vectors[own] = merge(both, group, len(own), math.inf, layout)
-    return WindowCounts(cells, bins, _of_window(vectors, layout, bins))
+    upper = {name: levels.means(name) for name in levels.n}
+    return WindowCounts(cells, bins, _of_window(vectors, layout, bins), upper)
 
 
 def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> dict[str, Grid]:
