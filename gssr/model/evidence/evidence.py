@@ -69,10 +69,10 @@ class Evidence:
     workload: Mapping[str, Floats]
     peaks: Peaks | None
     events: tuple[Event, ...]
-    upper: Mapping[str, Float32s] = field(default_factory=dict)
     by_node: Mapping[str, Floats] = field(default_factory=dict)
     n_cores: float | None = None
     whole_run: "Evidence | None" = None
+    upper: Mapping[str, Float32s] = field(default_factory=dict)
 
     @property
     def n_gpus(self) -> int:

@@ -223,14 +223,14 @@ def _of_window(vectors: Floats, layout: Layout, bins: Bins) -> Buckets:
 
 def bins_to_count(n_gpus: int, n_rows: int, span: Window, interval: float) -> Bins:
     """Choose bins over ``span`` (unix s): at most MOST_BINS, of the finest level that is not too much to read of
-    ``n_gpus`` GPUs with ``n_rows`` rows in all. ``interval``: the sampling interval, s; buckets shorter than that hold one
-    sample or none, and stay single."""
+    ``n_gpus`` GPUs with ``n_rows`` rows in all. ``interval``: the sampling interval, s. Of samples that are further apart
+    than buckets are long a bin holds one where it can: several would be a mean of moments."""
     level = LEVELS[0]
     for coarser in LEVELS[1:]:
         if n_gpus * span.seconds / level > MOST_VECTORS and span.seconds / coarser >= FEWEST_BINS:
             level = coarser
-    least = level / 2 if interval >= level else max(interval, level / 2)
-    return series.bins_of_buckets(span, least, most_bins(n_gpus, n_rows, MOST_BINS))
+    half = interval / 2 if interval >= level else max(interval, level / 2)
+    return series.bins_of_buckets(span, half, most_bins(n_gpus, n_rows, MOST_BINS))
 
 
 def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window) -> WindowCounts:
