@@ -218,7 +218,7 @@ BY_HAND: dict[str, tuple[str, Evidence, float]] = {
     "gaps between kernels": ("launch_gaps", evidence(**scaled(0.7)), 0.35),
     "little use": ("low_use", evidence(**scaled(0.4)), 0.63),
     "few warps": ("low_occupancy", evidence(
-        gr_engine_active=0.97, sm_active=0.9, sm_occupancy=0.045, tensor_active=0.0), 0.19),
+        gr_engine_active=0.97, sm_active=0.9, sm_occupancy=0.045, tensor_active=0.0), 0.97),
     "small kernels": ("small_kernels", evidence(**scaled(0.2) | {"gr_engine_active": 0.8}), 0.8),
     "pauses": ("pauses", evidence(workload={"cpu": 0.1}, **scaled(during(N, 100, 160, 0.01))), 0.2),
     "a rhythm of pauses": ("recurring_dips", evidence(workload={"cpu": 0.1}, **scaled(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.arrays import Floats
+from gssr.arrays import Flags, Floats
 from gssr.gpu_vendors import AMD, maker_of
 from gssr.model.account.activity import Activity
 from gssr.model.account.link_traffic import transferring_share
@@ -24,7 +24,8 @@ def split_active_time(evidence: Evidence, activity: Activity) -> dict[str, Float
     communication = sparse if has_others and not are_small_work else np.zeros_like(sparse)
     few_sms, work = sparse - communication, activity.active - sparse
     transferring = transferring_share(evidence, activity, communication, work)
-    few_warps = work * _idle_schedulers(evidence)
+    kinds = _kinds_of_work(evidence, np.maximum(activity.active - communication, 0.05))
+    few_warps = work * np.where(kinds["working.other"] > 0, _has_few_warps(evidence), 0.0)
     work = work - few_warps
     slowed = work * _lost_to_clocks(evidence, activity)
     work = work - slowed
@@ -34,21 +35,18 @@ def split_active_time(evidence: Evidence, activity: Activity) -> dict[str, Float
         "working.few_sms": few_sms + few_warps,
         "working.slowed": slowed,
     }
-    running = np.maximum(activity.active - communication, 0.05)
-    for name, part in _kinds_of_work(evidence, running).items():
+    for name, part in kinds.items():
         found[name] = work * part
     return found
 
 
-def _idle_schedulers(evidence: Evidence) -> Floats:
-    """Estimate the share (0-1) of the work's time [n_gpus, n_bins] that is lost because SMs hold fewer warps than
-    schedulers; 0 where that is not known."""
+def _has_few_warps(evidence: Evidence) -> Flags:
+    """Tell in which bins [n_gpus, n_bins] SMs hold fewer warps than they have schedulers; False where that is not known.
+    Few suffice to kernels that keep a pipe busy."""
     sm, warps = evidence.series.get("sm_active"), evidence.series.get("sm_occupancy")
     if sm is None or warps is None:
-        return np.zeros((evidence.n_gpus, len(evidence.times)))
-    per_sm = np.where(sm > SMALL_SM, warps / np.maximum(sm, 1e-9), np.nan)
-    lost = np.clip(1 - per_sm / ONE_WARP_PER_SCHEDULER, 0.0, 1.0)
-    return np.asarray(np.nan_to_num(lost), np.float64)
+        return np.zeros((evidence.n_gpus, len(evidence.times)), bool)
+    return np.asarray((sm > SMALL_SM) & (warps < ONE_WARP_PER_SCHEDULER * sm), bool)
 
 
 def clock_at_work(evidence: Evidence, activity: Activity) -> Floats | None:

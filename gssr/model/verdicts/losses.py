@@ -613,14 +613,14 @@ def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "warning", "{share} of the GPU time is lost to few warps: occupancy {occupancy}, SM activity {sm}",
+    "warning", "{share} of the GPU time goes to kernels of few warps: occupancy {occupancy}, SM activity {sm}",
     _FEW_SMS,
     "Start more threads per kernel (a larger grid, larger batches), or let kernels run side by side (streams, MPS); Nsight "
     "Compute's launch statistics of the longest kernel show what limits its occupancy.",
     needs=(("gr_engine_active",), ("sm_active",), ("sm_occupancy",)),
 )  # fmt: skip
 def low_occupancy(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs that lose GPU time because their SMs, although busy, hold fewer warps than they have schedulers. None
+    """Match jobs that lose GPU time in kernels whose SMs, although busy, hold fewer warps than they have schedulers. None
     below the least threshold."""
     if not _has_few_warps(job, rule.at("occupancy")):
         return None
