@@ -21,6 +21,7 @@ from gssr.profile.recorder import SamplerProcess
 from gssr.profile.request import ProfileRequest, UsageError
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.session import plan_of
+from gssr.store.format.rows import TOP_COMMAND
 from gssr.store.read.open import PRIVATE, private_folder
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _plan(path: str, sampling_ms: float, backend: str, hurried: bool) -> Plan:
         raise UsageError("--backend: dcgm:pause takes the counters from everybody on this node: it is for gssr profile")
     backend = f"{backend}:beside" if backend in ("auto", "dcgm") else backend
     request = ProfileRequest(
-        ["gssr", "top"], path.replace("%", "%%"), "top", sampling_ms, backend=backend, keep="10s", summary=False,
+        [*TOP_COMMAND], path.replace("%", "%%"), "top", sampling_ms, backend=backend, keep="10s", summary=False,
         attach=True, processes="all",
     )  # fmt: skip
     plan = plan_of(request, launch.where_am_i({}), make=False)  # nobody's rank, and on all GPUs that the driver shows

@@ -16,6 +16,7 @@ from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.results import LeadingLoss, Verdict
 from gssr.model.verdicts import judge
+from gssr.store.format.rows import TOP_COMMAND
 from gssr.store.read.recording import open_recording
 from tests.fakes.jobs import causes, healthy
 from tests.fakes.jobs.hardware import A100, H100, Gpu
@@ -561,6 +562,23 @@ def test_what_a_gpu_did_for_a_moment_is_not_said_to_be_nothing() -> None:
     glance = evidence(workload={"cpu": 0.1}, **scaled(during(N, 100, 103, 0.5, 0.0)))
     assert of(glance).verdicts["gpus_unused"].title == "All 8 GPUs were hardly ever used"
     assert of(evidence(**scaled(0.0))).verdicts["gpus_unused"].title == "None of the 8 GPUs was ever used"
+
+
+def test_of_what_top_has_recorded_only_that_time_is_told() -> None:
+    none, one = evidence(**scaled(0.0)), evidence(**scaled(np.where(np.arange(8) == 2, 0.0, 1.0)[:, None]))
+    glance = evidence(workload={"cpu": 0.1}, **scaled(during(N, 100, 103, 0.5, 0.0)))
+    for found, said in (
+        (none, "None of the 8 GPUs was used in the 5 min that gssr top recorded"),
+        (
+            replace(none, start=100.0, end=160.0, whole_run=none),
+            "None of the 8 GPUs was used in the 5 min that gssr top recorded",
+        ),
+        (glance, "All 8 GPUs were hardly used in the 5 min that gssr top recorded"),
+        (one, "1 of 8 GPUs (n0:2) was not used in the 5 min that gssr top recorded"),
+    ):
+        own = replace(found, run=found.run._replace(command=TOP_COMMAND))
+        assert of(own).verdicts["gpus_unused"].title == said
+
     for left, said in ((0.15, "did little in the last"), (0.01, "did nothing in the last")):
         assert (
             said in of(evidence(workload={"cpu": 0.1}, **scaled(during(N, 200, N, left)))).verdicts["tear_down"].title

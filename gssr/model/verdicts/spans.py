@@ -6,7 +6,7 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.model.account.activity import IDLE_ACTIVITY, does_something
 from gssr.model.account.late_gpus import working_spans
-from gssr.model.evidence.evidence import over_gpus
+from gssr.model.evidence.evidence import Evidence, over_gpus
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence, finite, group, holds, kendall, positions, stretches
 from gssr.model.verdicts.table import CSCS, LEAD, Rule, RuleMatch, Threshold, finding, finding_in_words, register_rule
@@ -110,7 +110,7 @@ def _longest_pauses(job: JobEvidence) -> Floats:
 
 
 @register_rule(
-    "critical", "{some} {were} {ever} used",
+    "critical", "{some} {were} {used}",
     (
         Threshold("seconds", 20.0, "in a job of at least this many seconds"),
         Threshold("memory", 1e9, "where each has more bytes in use than a driver takes, the program found them"),
@@ -120,14 +120,15 @@ def _longest_pauses(job: JobEvidence) -> Floats:
     needs=(LEAD,),
 )  # fmt: skip
 def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match GPUs that do nothing, or next to nothing, in the whole window. None for a job that is shorter than the
+    """Match GPUs that do nothing, or next to nothing, in the whole run. None for a job that is shorter than the
     threshold."""
     unused = positions(job.known & ~job.used)
     if not unused or job.evidence.seconds < rule.at("seconds"):
         return None
     share = job.breakdown.share("unused")
     evidence = [finding_in_words("share", share, f"{words.percent(share)} of the GPU time")]
-    title, n = {**group(job, unused), "ever": "never"}, job.evidence.n_gpus
+    never, ever, hardly = _words_for_unused(job.evidence)
+    title, n = {**group(job, unused), "used": never}, job.evidence.n_gpus
     advice = ""
     if len(unused) == n:
         advice = (
@@ -135,9 +136,9 @@ def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
             "'import torch; print(torch.cuda.is_available())'. Work that needs no GPU runs as well on a node without."
         )
         if n > 1:
-            title |= {"some": f"None of the {n} GPUs", "were": "was", "ever": "ever"}
+            title |= {"some": f"None of the {n} GPUs", "were": "was", "used": ever}
     if job.did_something(unused):
-        title = {**group(job, unused), "ever": "hardly ever"}
+        title = {**group(job, unused), "used": hardly}
     greatest = job.evidence.greatest.get("memory_used")
     held = np.nan if greatest is None else float(greatest[list(unused)].min())
     if held >= rule.at("memory"):
@@ -152,6 +153,16 @@ def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
             "first step (py-spy dump --pid PID shows where), for requests, or compute on the CPU."
         )
     return RuleMatch(title, tuple(evidence), rule.severity, job.evidence.window, unused, advice=advice, lost=share)
+
+
+def _words_for_unused(evidence: Evidence) -> tuple[str, str, str]:
+    """Say that GPUs were not used, that none of them was, and that they did next to nothing. What ``gssr top`` has
+    recorded may have begun before it: then only the recorded time is told of."""
+    if not evidence.run.is_from_top:
+        return "never used", "ever used", "hardly ever used"
+    whole = evidence.whole_run or evidence
+    within = f"used in the {words.duration(whole.seconds)} that gssr top recorded"
+    return f"not {within}", within, f"hardly {within}"
 
 
 @register_rule(

@@ -12,7 +12,8 @@ from gssr.store.format.limits import MOST_RANKS
 
 _LONGEST = 60
 """So long are lists of ranks at most, in characters."""
-
+TOP_COMMAND = ("gssr", "top")
+"""The command of a recording that ``gssr top`` made of whoever works on the GPUs."""
 
 _STATE_ORDER = ("running", "lost", "timeout", "killed", "failed", "completed")
 
@@ -46,6 +47,11 @@ class RunRow(NamedTuple):
     def shown_job(self) -> str | None:
         """The job's id as its scheduler shows it (see gssr.launch.shown_job), None without a job."""
         return shown_job(self.job_id, self.array_job_id, self.array_task_id)
+
+    @property
+    def is_from_top(self) -> bool:
+        """Tell whether ``gssr top`` made the recording: what it shows may have begun long before it."""
+        return self.command == TOP_COMMAND
 
     def is_in_array_of(self, other: RunRow) -> bool:
         """Tell whether both runs are tasks of one array of jobs."""
