@@ -5,19 +5,26 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gssr.gpu_name import gpu_label
+from gssr.model.live.live_result import Query
+from gssr.model.live.watch import Watch
+from gssr.model.live.watched_recording import WatchedRecording
 from gssr.profile.hosts import collector
 from gssr.profile.hosts.reach import by_ssh
 from gssr.profile.monitor import monitor_hosts
+from gssr.store.format.schema import RECORDING_STOPPED
 from gssr.store.host_states import read_states
+from gssr.store.merge.repair import keep
+from gssr.store.read import small_tables
 from gssr.store.read.newest import nodes_now
 from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import open_recording
 from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
@@ -247,6 +254,53 @@ def test_gpus_that_are_held_idle_are_counted_with_their_time(
     with monitor_hosts(by_ssh(["n1", "n2"], "gssr", ["top"]), None, 50.0) as own:
         states = until(lambda: (found := read_states(own.path)) and found.n_idle == 2 and found, "idle GPUs")
     assert sum(host.n_gpus for host in states.hosts) == 5 and 0.5 <= states.idle_seconds < PATIENCE
+
+
+def test_the_run_ends_with_the_last_host_and_is_never_live_again(
+    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PATH", "XDG_RUNTIME_DIR", "PYTHONPATH"):
+        monkeypatch.setenv(name, environ[name])
+    monkeypatch.setattr(small_tables, "LOST_SECONDS", 0.0)  # a file that is not written just now is silent for too long
+    monkeypatch.setattr(small_tables, "LOST_INTERVALS", 0)
+    lines: list[list[Any]] = [
+        ["gssr.lines/1", 0.05, []],
+        ["gpu", 0, {"uuid": "GPU-0", "device_index": 0}],
+        ["event", time.time(), "backend_lost", f"{RECORDING_STOPPED}was killed", 0],
+    ]
+    said = "\n".join(map(json.dumps, lines))
+    script(tmp_path / "n2", f"#!/bin/sh\necho '{said}'\nexec sleep 1000\n")
+    words = ["top", "--lines", "--sampling-time=50", "--backend=synthetic:train:2"]
+    with monitor_hosts(by_ssh(["n1", "n2"], str(tmp_path / "gssr"), words), None, 50.0) as own:
+        watch = Watch(WatchedRecording(own.path))
+
+        def state() -> str:
+            return watch.look(Query()).state
+
+        until(lambda: state() == "live", "samples")
+        until(lambda: any(event.kind == "backend_lost" for event in watch.look(Query()).events), "what n2 says")
+        (gatherer,) = (pid for pid in children(os.getpid()) if "collector" in name_of(pid))
+        samplers = children(gatherer)
+        for sampler in samplers:
+            os.kill(sampler, 19)
+        assert {state() for _ in for_seconds(7.0)} == {"live", "stalled"}
+        for sampler in samplers:
+            os.kill(sampler, 9)
+        until(lambda: state() == "ended", "the end")
+        assert {state() for _ in for_seconds(3.0)} == {"ended"}
+        kept = str(tmp_path / "kept.sql")
+        (run,) = open_recording(own.path).runs
+        keep(own.path, kept, time.time() + 1000)
+        assert open_recording(kept).runs[0].run.ended_at == run.run.ended_at
+        watch.close()
+
+
+def for_seconds(seconds: float) -> Iterator[None]:
+    """Ten times a second, for so long."""
+    begin = time.monotonic()
+    while time.monotonic() < begin + seconds:
+        yield
+        time.sleep(0.1)
 
 
 def newest(path: str) -> list[str]:

@@ -5,6 +5,7 @@ Its own end, or that of whoever started it, closes the standard input of every c
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import selectors
@@ -21,6 +22,7 @@ from gssr.profile.outbox import BEGUN_ANEW, hand_on, hand_on_failure
 from gssr.profile.sampling.line_writer import MOST_LINE
 from gssr.render.cells import clean
 from gssr.store.disk import allow_descriptors, sizes
+from gssr.store.format.rows import TOP_COMMAND
 from gssr.store.format.schema import NO_GPU
 from gssr.store.host_states import HostState, HostStates, HostWord, JobState, remove_states, write_states
 from gssr.store.liveness import boot_id, process_start
@@ -223,6 +225,8 @@ class _Collector:
         self._ending: dict[_Running, float] = {}
         """Commands that will print nothing more, and when they are killed if they have not ended by then, monotonic s."""
         self._ends = False
+        self._is_finished = False
+        """Every command has ended, and the recording with them."""
 
     def _begun(self) -> Writer:
         """Begin a recording with no GPU yet. Raises RecordingError."""
@@ -231,13 +235,13 @@ class _Collector:
         label = f"job {plan.job.job_id}" if plan.job is not None else f"top on {self._n_hosts} hosts"
         writer.begin(
             {
-                "run_id": f"top-{now:.0f}-{os.urandom(4).hex()}", "command": '["gssr", "top"]', "label": label,
+                "run_id": f"top-{now:.0f}-{os.urandom(4).hex()}", "command": json.dumps(TOP_COMMAND), "label": label,
                 "started_at": now, "sampling_ms": 1000 * plan.seconds, "state": "running",
                 "gssr_version": __version__, "n_nodes": self._n_hosts,
             },
             {
                 "rank": 0, "started_at": now, "state": "running", "pid": pid, "pid_start": process_start(pid),
-                "boot_id": boot_id(),
+                "boot_id": boot_id(), "hostname": os.uname().nodename,
             },
         )  # fmt: skip
         return writer
@@ -262,15 +266,15 @@ class _Collector:
                 time.sleep(states + look - now)
             for key, _ in self._selector.select(look):
                 self._read(key)
-            self._writer.tick(time.time())
-            if self._plan.hurried:
-                self._writer.commit(time.time())
+            if not self._is_finished:
+                self._record()
             now = time.monotonic()
-            if now - second >= 1.0:
+            if now - second >= 1.0 and not self._is_finished:
                 second = now
                 self._check_size()
             states = now
             self._reap(now)
+            self._finish_if_all_ended()
             self._write_states(now)
         self._close()
 
@@ -369,15 +373,28 @@ class _Collector:
             for host in running.hosts:
                 host.gone = host.gone or _why(running, host, os.waitstatus_to_exitcode(status))
 
-    # Once a second
+    def _finish_if_all_ended(self) -> None:
+        """End the recording once every command has ended, since none is tried again: whoever looks at it then sees that
+        it has ended, and not that it is silent."""
+        if self._is_finished or self._waiting or any(running.pid > 0 for running in self._running):
+            return
+        self._is_finished = True
+        self._writer.finish(time.time(), None, "completed", time.time())
+
+    # The recording
+
+    def _record(self) -> None:
+        """Write what has come, if it is time or somebody waits for it."""
+        self._writer.tick(time.time())
+        if self._plan.hurried:
+            self._writer.commit(time.time())
 
     def _check_size(self) -> None:
         """Begin the recording anew if it is as large as it may be. Raises RecordingError."""
         if sum(sizes(self._plan.path)) < self._most_bytes:
             return
-        self._writer.finish(
-            time.time(), None, "completed", time.time()
-        )  # closes its files, before others have their names
+        # It closes its files before others have their names. The hosts go on: nobody is to see an end of the run.
+        self._writer.finish(time.time(), None, "running", time.time())
         remove(self._plan.path)
         self._writer = self._begun()
         self._recorded.writer, self._recorded.n_gpus = self._writer, 0

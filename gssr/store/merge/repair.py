@@ -81,15 +81,16 @@ def repair(path: str) -> tuple[int, int, tuple[str, ...]]:
 
 
 def keep(path: str, copy: str, ended_at: float) -> None:
-    """Copy a recording whose run goes on into a new file, in which the run has ended at ``ended_at``, unix s. The file
-    is the user's alone. Raises FileExistsError if something is at ``copy``, OSError, and RecordingError; then nothing
+    """Copy a recording into a new file, in which a run that goes on has ended at ``ended_at``, unix s. The file is the
+    user's alone. Raises FileExistsError if something is at ``copy``, OSError, and RecordingError; then nothing
     is left there, except what was there before."""
     os.close(new_file(copy, PRIVATE))
     try:
         with closing(connect(path)) as source, closing(sqlite3.connect(copy, isolation_level=None)) as kept:
             source.backup(kept)
             for table in ("runs", "processes"):
-                kept.execute(f"UPDATE {table} SET state = 'completed', exit_code = 0, ended_at = ?", (ended_at,))
+                ends = f"UPDATE {table} SET state = 'completed', exit_code = 0, ended_at = ? WHERE state = 'running'"
+                kept.execute(ends, (ended_at,))
             seal(kept)
         repair(copy)
     except BaseException as error:

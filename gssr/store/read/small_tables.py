@@ -148,9 +148,10 @@ def was_left(connection: sqlite3.Connection, run_id: str, merged: Iterable[Merge
 
 def _sampler_is_gone(connection: sqlite3.Connection, run_id: str) -> bool:
     """Tell whether the supervisor has noted, as one of the newest events, that nobody records any more. This is known
-    before the file has been silent for long."""
-    newest = f"SELECT run_id, kind, message FROM events ORDER BY rowid DESC LIMIT {_NEWEST_EVENTS}"
-    rows = connection.execute(f"SELECT kind, message FROM ({newest}) WHERE run_id = ?", (run_id,))
+    before the file has been silent for long. What is said of a GPU is not the supervisor's: a host that is only watched
+    may have sent it."""
+    newest = f"SELECT run_id, gpu, kind, message FROM events ORDER BY rowid DESC LIMIT {_NEWEST_EVENTS}"
+    rows = connection.execute(f"SELECT kind, message FROM ({newest}) WHERE run_id = ? AND gpu IS NULL", (run_id,))
     return any(kind == "backend_lost" and str(message).startswith(RECORDING_STOPPED) for kind, message in rows)
 
 
