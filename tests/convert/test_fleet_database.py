@@ -1,5 +1,6 @@
 """``gssr fleet --db``: what is in the database is what the page says; everything else of that name is left as it is."""
 
+import importlib
 import json
 import os
 import resource
@@ -21,6 +22,7 @@ from gssr.model.fleet.allocations import Allocation, join
 from gssr.model.fleet.fleet import Fleet, FleetRequest, groups, read_fleet
 
 ROOT = Path(__file__).parents[2]
+METADATA = ROOT / "packaging" / "datasette" / "metadata.json"
 ROUNDED = 0.00051
 """A view has three decimals."""
 
@@ -77,6 +79,23 @@ def test_its_views_say_what_the_page_says(tmp_path: Path, found: Fleet) -> None:
     assert [row["name"] for row in rows(path, "PRAGMA table_info(runs)")] == [column.name for column in TABLES["runs"]]
     indexes = rows(path, "SELECT tbl_name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
     assert len(indexes) == len(INDEXES)
+
+
+def test_datasette_is_told_what_every_table_view_and_column_is(
+    tmp_path: Path, found: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(METADATA.parent))
+    metadata = json.loads(METADATA.read_text())
+    assert metadata == importlib.import_module("make_metadata").metadata(), "run packaging/datasette/make_metadata.py"
+    path = tmp_path / "fleet.db"
+    update_database(str(path), found)
+    described = metadata["databases"][path.stem]["tables"]
+    there = [row["name"] for row in rows(path, "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
+    assert set(described) == set(there)
+    for name in there:
+        columns = [row["name"] for row in rows(path, f"PRAGMA table_info({name})")]
+        assert list(described[name]["columns"]) == columns
+        assert described[name]["title"] and described[name]["description"] and all(described[name]["columns"].values())
 
 
 def test_a_second_look_replaces_what_changed_and_keeps_all_else(tmp_path: Path, found: Fleet) -> None:
