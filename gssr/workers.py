@@ -3,7 +3,8 @@
 Reading many recordings, or the traces of many ranks, is the same work on one file after the other, and what comes of each
 is small. ``Workers.map`` gives the files to workers, a few at a time, and yields one result for each, in the order of the
 files: the answer does not depend on how many workers there are or how fast each is. Where a worker dies, its files are given
-out again, one by one: only a file that kills two workers which have nothing else to do is left out, which the caller says.
+out again, one by one, which ``lost`` is told: only a file that kills two workers which have nothing else to do is left out,
+which the caller says.
 
 Dask's and MPI's workers are opened by gssr/commands/with_workers.py.
 """
@@ -48,6 +49,19 @@ class _Answer(NamedTuple):
     raised: Exception | None = None
 
 
+class _Given(NamedTuple):
+    """Files that were given to a worker. ``n_pools``: how many pools there had been by then, this one included."""
+
+    files: Sequence[Any]
+    future: Future[_Answer]
+    n_pools: int
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether an answer is there."""
+        return self.future.done() and self.future.exception() is None
+
+
 class Workers:
     """Those who read files: processes of this machine, which live as long as one map, or an executor's workers."""
 
@@ -56,10 +70,13 @@ class Workers:
         executor: Executor | None = None,
         n_workers: int = 0,
         check: Callable[[], None] = lambda: None,
+        lost: Callable[[int], None] = lambda _: None,
     ) -> None:
         """``executor``: None for processes of this machine. ``n_workers``: how many workers the executor has. ``check``:
-        called now and then while a result is waited for; raises NoWorkersError if it will never come."""
-        self._executor, self._n_workers, self._check = executor, n_workers, check
+        called now and then while a result is waited for; raises NoWorkersError if it will never come. ``lost``: called
+        when a process of this machine died, with the number of files that are given out again; of an executor's workers
+        who made it knows."""
+        self._executor, self._n_workers, self._check, self._lost = executor, n_workers, check, lost
 
     @property
     def is_elsewhere(self) -> bool:
@@ -104,28 +121,36 @@ class Workers:
             yield from work(files)
             return
         parts = iter([files[at : at + at_once] for at in range(0, len(files), at_once)])
-        given: deque[tuple[Sequence[Item], Future[_Answer]]] = deque()
+        given: deque[_Given] = deque()
         pool = _Processes(n) if self._executor is None else _Others(self._executor)
+        n_told = 0
         try:
             while True:
                 while len(given) < _AHEAD * n and (part := next(parts, None)) is not None:
-                    given.append((part, pool.submit(work, part)))
+                    given.append(_Given(part, pool.submit(work, part), pool.n_pools))
                 if not given:
                     return
-                part, future = given.popleft()
-                answer = self._answer(future, meanwhile)
-                if answer is None:
-                    for (
-                        file
-                    ) in part:  # which of them it was, or whether another process took the pool with it, is not known
-                        own = self._answer(pool.submit_alone(work, file), meanwhile)
-                        own = own or self._answer(pool.submit_alone(work, file), meanwhile)
-                        yield from _results(own or _Answer([died(file)]))
-                else:
+                own = given.popleft()
+                answer = self._answer(own.future, meanwhile)
+                if answer is not None:
                     yield from _results(answer)
+                    continue
+                if pool.is_of_here and own.n_pools > n_told:  # all that was given to this pool is lost with it
+                    n_told = own.n_pools
+                    broken = (each for each in (own, *given) if each.n_pools == n_told and not each.is_answered)
+                    self._lost(sum(len(each.files) for each in broken))
+                for (
+                    file
+                ) in own.files:  # which of them it was, or whether another process took the pool with it, is not known
+                    alone = self._answer(pool.submit_alone(work, file), meanwhile)
+                    if alone is None:
+                        if pool.is_of_here:
+                            self._lost(1)
+                        alone = self._answer(pool.submit_alone(work, file), meanwhile)
+                    yield from _results(alone or _Answer([died(file)]))
         finally:
-            for _, future in given:
-                future.cancel()
+            for each in given:
+                each.future.cancel()
             pool.close()
 
     def _answer(self, future: Future[_Answer], meanwhile: Callable[[], None]) -> _Answer | None:
@@ -183,24 +208,30 @@ def _results(answer: _Answer) -> Iterator[Any]:
 
 
 class _Processes:
-    """Forked processes of this machine. One that dies takes its pool with it, and the next one is made."""
+    """Forked processes of this machine. One that dies takes its pool with it, and the next one is made. ``n_pools``: how
+    many were made."""
+
+    is_of_here = True
 
     def __init__(self, n: int) -> None:
-        self._n = n
+        self._n, self.n_pools = n, 0
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, work: Work[Item, Result], files: Sequence[Item]) -> Future[_Answer]:
         """Give files to a process of the pool."""
         from concurrent.futures.process import BrokenProcessPool
 
-        if self._pool is None:
-            self._pool = _process_pool(self._n)
         try:
-            return self._pool.submit(_done, work, files)
+            return self._open_pool().submit(_done, work, files)
         except BrokenProcessPool:
             self.close()
-            self._pool = _process_pool(self._n)
-            return self._pool.submit(_done, work, files)
+            return self._open_pool().submit(_done, work, files)
+
+    def _open_pool(self) -> ProcessPoolExecutor:
+        """Return the pool; make one where there is none."""
+        if self._pool is None:
+            self._pool, self.n_pools = _process_pool(self._n), self.n_pools + 1
+        return self._pool
 
     def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[_Answer]:
         """Give one file to a process of its own, which is gone when this returns."""
@@ -216,6 +247,8 @@ class _Processes:
 
 class _Others:
     """The workers of somebody else's executor, which finds another one by itself where one dies."""
+
+    is_of_here, n_pools = False, 1
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor

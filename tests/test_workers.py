@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gssr.workers import HERE, is_worker
+from gssr.workers import HERE, Workers, is_worker
 
 FILES = [f"file{number}" for number in range(40)]
 
@@ -51,7 +51,15 @@ def test_files_of_a_worker_that_dies_are_read_again(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     own = partial(killing, folder=tmp_path, always="file7", once="file20")
     wanted = [file.upper() if file != "file7" else "file7 died" for file in FILES]
-    assert list(HERE.map(own, FILES, died, at_once=4)) == wanted
+    lost: list[int] = []
+    found = Workers(lost=lost.append).map(own, FILES, died, at_once=4)
+    taken = [next(found) for _ in range(4)]
+    assert lost == []
+    taken += [next(found)]
+    (n_first,) = lost
+    assert n_first % 4 == 0 and 4 <= n_first <= 24, "file7's group, and those that its pool had besides"
+    assert [*taken, *found] == wanted
+    assert lost[1] == 1 and len(lost) in (2, 3), "file7 alone; and the pool of file20, if that was not read with file7"
     assert sorted(os.listdir(tmp_path)) == ["file20", "file7"]
 
 

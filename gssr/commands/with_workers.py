@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Option, fail
+from gssr.commands import BAD_INPUT, OK, USAGE, Option, fail, tell
 from gssr.version import __version__
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def with_workers(options: argparse.Namespace, command: Callable[[argparse.Namesp
     With ``--mpi`` only rank 0 carries it out, and all others work for it. With ``--dask`` the options' files get absolute
     names, as workers may run in other folders.
     """
-    from gssr.workers import HERE, NoWorkersError
+    from gssr.workers import NoWorkersError, Workers
 
     if options.dask is not None and options.mpi:
         return fail("--dask and --mpi: choose one", USAGE)
@@ -48,9 +48,15 @@ def with_workers(options: argparse.Namespace, command: Callable[[argparse.Namesp
                 _name_whole(options, name)
             with _dask(options.dask) as workers:
                 return command(options, workers)
-        return command(options, HERE)
+        return command(options, Workers(lost=_tell_lost))
     except NoWorkersError as error:
         return fail(str(error), BAD_INPUT)
+
+
+def _tell_lost(n_files: int) -> None:
+    """Say that a worker was lost, and how many files are given out again for that."""
+    files = f"{n_files:,} files are" if n_files != 1 else "1 file is"
+    tell(f"a worker was lost: {files} given out again")
 
 
 def _name_whole(options: argparse.Namespace, name: str) -> None:
@@ -69,13 +75,13 @@ def _mpi() -> Iterator[Workers | None]:
     from mpi4py import MPI
     from mpi4py.futures import MPICommExecutor
 
-    from gssr.workers import HERE, Workers
+    from gssr.workers import Workers
 
     executor: Any
     n_workers = MPI.COMM_WORLD.Get_size() - 1
     try:
         if not n_workers:
-            yield HERE
+            yield Workers(lost=_tell_lost)
             return
         with MPICommExecutor(MPI.COMM_WORLD, root=0) as executor:
             yield None if executor is None else Workers(executor, n_workers)
@@ -91,6 +97,7 @@ def _dask(address: str) -> Iterator[Workers]:
 
     distributed: Any = import_module("distributed")  # which has no types
 
+    from gssr.commands.dask_executor import DaskExecutor
     from gssr.workers import NoWorkersError, Workers
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is said in a sentence
@@ -109,7 +116,7 @@ def _dask(address: str) -> Iterator[Workers]:
                 has = f"GSSR {version}" if version else "no GSSR"
                 raise NoWorkersError(f"{what}: the worker {worker} has {has}: install {__version__} there")
         n_workers = max(sum(client.nthreads().values()), 1)
-        yield Workers(client.get_executor(pure=False), n_workers, _presence_check(client, what))
+        yield Workers(DaskExecutor(client, _tell_lost), n_workers, _presence_check(client, what))
     finally:
         with suppress(Exception):
             client.close(timeout=5)

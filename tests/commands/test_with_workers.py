@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.commands import with_workers
 from gssr.convert.tables import EXPORTED
+from gssr.model.fleet import fleet
 from gssr.workers import NoWorkersError
 from tests.fakes.traces.beside import Truth
 from tests.waiting import until
@@ -134,12 +136,47 @@ def killing_once(files: Sequence[str], folder: Path) -> Iterator[str]:
         yield file.upper()
 
 
-def test_files_of_a_worker_of_dask_that_is_killed_are_read_by_another(tmp_path: Path, cluster: Cluster) -> None:
+LOST = re.compile(r"gssr: a worker was lost: (\d+) files are given out again\n")
+
+
+def test_files_of_a_worker_of_dask_that_is_killed_are_read_by_another(
+    tmp_path: Path, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster.have(2)
     with with_workers._dask(cluster.address) as workers:
         assert workers.is_elsewhere and workers.n_for(1) >= 2
         found = workers.map(partial(killing_once, folder=tmp_path), list("abcdef"), str, at_once=2)
         assert list(found) == list("ABCDEF") and (tmp_path / "c").exists()
+    said = LOST.fullmatch(capsys.readouterr().err)
+    assert said is not None and 2 <= int(said[1]) <= 6
+    with with_workers._dask(cluster.address) as workers:
+        found = workers.map(partial(killing_once, folder=tmp_path), list("abcdef"), str, at_once=2)
+        assert list(found) == list("ABCDEF")
+    assert capsys.readouterr().err == "", "what was lost before is not told again"
+
+
+def test_a_process_that_is_killed_is_said_and_changes_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["fleet", "--no-index", "--json", str(folder / "recordings")]
+    assert main(words) == 0
+    wanted = capsys.readouterr()
+    assert wanted.err == ""
+    own = fleet._read
+
+    def killed_once(name: str, request: fleet.FleetRequest) -> fleet._ReadRecording:
+        if name.endswith("2.sql") and not (tmp_path / "killed").exists():
+            (tmp_path / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return own(name, request)
+
+    monkeypatch.setattr(fleet, "PER_PROCESS", 1)
+    monkeypatch.setattr(fleet, "_read", killed_once)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert main(words) == 0
+    found = capsys.readouterr()
+    assert found.out == wanted.out and (tmp_path / "killed").exists()
+    assert found.err == "gssr: a worker was lost: 5 files are given out again\n"
 
 
 def test_a_scheduler_that_is_none_or_idle_is_said(
