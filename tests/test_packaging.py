@@ -1,6 +1,8 @@
 """packaging/ and the files beside it say what pyproject.toml says: one version, the same packages within the same bounds."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from gssr.cli import main
 from gssr.commands import profile
 from gssr.version import DISTRIBUTION, __version__
 
@@ -111,6 +114,24 @@ def test_manifests_mount_what_they_name_and_their_commands_are_understood(path: 
     options = re.findall(r"--[a-z][a-z-]+", text.partition("args:")[2].partition("- --\n")[0])
     known = {flag for option in profile.OPTIONS for flag in option.flags} | {"--no-summary"}
     assert set(options) <= known
+
+
+def test_a_pod_is_found_again_by_the_label_that_its_manifest_gives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (PACKAGING / "kubernetes" / "injected.yaml").read_text()
+    told = {"metadata.namespace": "research", "metadata.name": "training-0"}
+    fields = dict(re.findall(r"- name: (\w+)(?: #.*)?\n +valueFrom:\n +fieldRef:\n +fieldPath: ([\w.]+)", text))
+    (container,) = re.findall(r"  containers:\n    - name: (\w+)", text)
+    words = re.findall(r"^        - (--\S+)", text.partition("args:")[2].partition("- --\n")[0], re.MULTILINE)
+    words = [
+        re.sub(r"\$\((\w+)\)", lambda found: told[fields[found[1]]], word) for word in words
+    ]  # as the kubelet does
+    words = [word.replace("=/recordings/", f"={tmp_path}/") for word in words]
+    command = [sys.executable, "-m", "gssr", "profile", "--backend=synthetic", *words, "--", "true"]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, timeout=60)
+    assert main(["fleet", str(tmp_path), "--no-index", "--by", "label", "--csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith(f"research/training-0/{container},1,")
 
 
 def test_the_changelog_begins_with_this_version() -> None:
