@@ -1,6 +1,7 @@
 """``gssr top --host``: hosts that answer, die, fall silent or say anything, by real processes that stand for ssh."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -288,6 +289,7 @@ def test_the_run_ends_with_the_last_host_and_is_never_live_again(
             os.kill(sampler, 9)
         until(lambda: state() == "ended", "the end")
         assert {state() for _ in for_seconds(3.0)} == {"ended"}
+        assert watch.look(Query()).thinned == -math.inf, "what came last stays as it was sampled"
         kept = str(tmp_path / "kept.sql")
         (run,) = open_recording(own.path).runs
         keep(own.path, kept, time.time() + 1000)

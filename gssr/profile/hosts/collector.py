@@ -379,6 +379,7 @@ class _Collector:
         if self._is_finished or self._waiting or any(running.pid > 0 for running in self._running):
             return
         self._is_finished = True
+        self._writer.stop_thinning()  # what came last is looked at most
         self._writer.finish(time.time(), None, "completed", time.time())
 
     # The recording
@@ -394,6 +395,7 @@ class _Collector:
         if sum(sizes(self._plan.path)) < self._most_bytes:
             return
         # It closes its files before others have their names. The hosts go on: nobody is to see an end of the run.
+        self._writer.stop_thinning()  # nobody will read it again
         self._writer.finish(time.time(), None, "running", time.time())
         remove(self._plan.path)
         self._writer = self._begun()

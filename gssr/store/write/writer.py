@@ -323,6 +323,10 @@ class Writer:
         if not locked:
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
 
+    def stop_thinning(self) -> None:
+        """Leave samples as they are from now on, also at the end."""
+        self._thinner = None
+
     def finish(self, now: float, exit_code: int | None, state: str, ended_at: float) -> bool:
         """Close the rollups, record the end, commit and seal the file: afterwards it is one plain file that opens from
         anywhere.
