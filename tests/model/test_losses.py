@@ -578,6 +578,10 @@ def test_of_what_top_has_recorded_only_that_time_is_told() -> None:
     ):
         own = replace(found, run=found.run._replace(command=TOP_COMMAND))
         assert of(own).verdicts["gpus_unused"].title == said
+    late = evidence(**scaled(during(N, 0, 60, 0.0)))
+    own = replace(late, run=late.run._replace(command=TOP_COMMAND))
+    said = "The first 60 s that gssr top recorded (20 % of the time) went by before the GPUs worked"
+    assert of(own).verdicts["start_up"].title == said
 
     for left, said in ((0.15, "did little in the last"), (0.01, "did nothing in the last")):
         assert (

@@ -177,7 +177,10 @@ def _words_for_unused(evidence: Evidence) -> tuple[str, str, str]:
 )  # fmt: skip
 def start_up(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs that begin to work late as a whole."""
-    return _match_time_outside_work(job, rule, job.evidence.start, job.span[0], "startup")
+    found = _match_time_outside_work(job, rule, job.evidence.start, job.span[0], "startup")
+    if found is None or not job.evidence.run.is_from_top:
+        return found
+    return found._replace(words={**found.words, "idle": f"{found.words['idle']} that gssr top recorded"})
 
 
 @register_rule(
