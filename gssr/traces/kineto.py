@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
-from gssr.traces.categories import KINDS, category_of, operation_of
+from gssr.traces.categories import COUNTED_RANGE, KINDS, category_of, operation_of
 from gssr.traces.event_columns import COLUMNS, FLOW, EventColumns, Numbers, Open, columns_of, whole_number
 from gssr.traces.host_waits import host_waits_apart
 from gssr.traces.timeline import (
@@ -61,6 +61,11 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
     )  # fmt: skip
     keys, notes = found.keys, list(_notes(found))
     before = len(intervals)
+    if n_counted := int(np.count_nonzero(columns["cat"] == found.cats.get(COUNTED_RANGE, -1))):
+        notes.append(
+            f"CUPTI counted in {n_counted:,} kernels or ranges, whose times are not known: they are shown as if all took "
+            "equally long; what it counted is in --csv operator_counters"
+        )
     if is_kineto:
         intervals = _of_gpus(intervals, tracks, names, keys, notes)
     tracks, intervals = host_waits_apart(tracks, names, intervals)

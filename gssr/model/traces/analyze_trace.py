@@ -39,6 +39,7 @@ from gssr.model.traces.lengths import (
 )  # fmt: skip
 from gssr.model.traces.levels import levels_of
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
+from gssr.model.traces.operator_counters import both_counters, operator_counters
 from gssr.model.traces.part import TracePiece, are, group_rows, part_of
 from gssr.model.traces.pipelines import transfers_of
 from gssr.model.traces.point_to_point import point_to_point
@@ -166,6 +167,7 @@ def analyze_timeline(
         flops=by_operator(part, flops),
         transfers=transfers_of(part),
         sequences=kernel_sequences(part, links) if tables is None or "kernel_sequences" in tables else (),
+        operator_counters=operator_counters(part) if tables is None or "operator_counters" in tables else (),
         counters=tuple(each for counter in counters if (each := _counter(part, counter, there)) is not None),
         facts=timeline.facts,
         metrics=_own_metrics(timeline, part, tracks, own) if own and _asks(tables, "metrics") else (),
@@ -465,6 +467,7 @@ def combined(
             flops=both_flops(found.flops, later.flops),
             transfers=found.transfers + later.transfers,
             sequences=both_sequences(found.sequences, later.sequences),
+            operator_counters=both_counters(found.operator_counters, later.operator_counters),
         )  # fmt: skip
     found = replace(
         found,
