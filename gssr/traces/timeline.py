@@ -38,6 +38,7 @@ class Kind(IntEnum):
     OVERHEAD = 12  # of the profiler itself
     OTHER = 13
     MARK = 14  # a moment, named by the user: without length
+    SAMPLED = 15  # a function in which a sample found a thread, drawn until the thread's next sample or traced call
 
 
 BUSY = (Kind.KERNEL, Kind.GRAPH, Kind.MEMCPY, Kind.MEMSET)
@@ -230,6 +231,19 @@ class FileUse:
     layers: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CallSamples:
+    """Samples of what threads were in as columns [n], thread by thread, ascending by ``time`` (ns). ``track``: the thread's;
+    ``path``: index of a call path [n_paths]: of its function (``name``: index in the timeline's names), and of the path of
+    its caller (``parent``, -1 for none)."""
+
+    track: NDArray[np.int32]
+    time: Ints
+    path: Ints
+    parent: Ints
+    name: Ints
+
+
 class Measured(NamedTuple):
     """A metric of a profile. ``rows()`` returns the indices of the nodes that have values, int64[k], and their values,
     float64[k, tracks]; all other nodes have 0. ``inclusive``: a value is for a node and all below it, else for the node
@@ -294,6 +308,8 @@ class Timeline:
     all names of an OTF2 archive the paradigm, as "MPI"."""
     messages: Messages | None = None
     io: FileUse | None = None
+    samples: CallSamples | None = None
+    """None without samples."""
     profile: Profile | None = None
     """In place of intervals."""
     start_end: Ints | None = None

@@ -442,6 +442,13 @@ TABLES: dict[str, TraceTable] = {
         "one function, by name",
         (_NAME, _PARADIGM, _CALLED, _INCLUSIVE, _EXCLUSIVE, Column("share", "REAL", "of all exclusive time, 0-1"),
          *_OVER_RANKS), _functions),
+    "sampled_functions": _rows(
+        "one function in which samples of call paths found the program",
+        (_NAME, _PARADIGM, Column("exclusive", "INTEGER NOT NULL", "samples in which it was what ran"),
+         Column("inclusive", "INTEGER NOT NULL", "samples in which it ran, or had called what did"),
+         Column("share", "REAL NOT NULL", "exclusive, of all samples, 0-1")),
+        lambda trace: [(*each, each.exclusive / max(sum(one.exclusive for one in trace.sampled_functions), 1))
+                       for each in trace.sampled_functions]),
     "paradigms_by_rank": _rows(
         "one paradigm on one rank (of one rank, on one of its threads)",
         (Column("place", "TEXT NOT NULL", "the rank or thread"), RANK, Column("node", "TEXT", "the node"), _PARADIGM,

@@ -227,6 +227,16 @@ class OperatorCounter(NamedTuple):
     max: float
 
 
+class SampledFunction(NamedTuple):
+    """A function and its ``paradigm``: in how many samples of call paths it was what ran (``exclusive``), and in how many it
+    ran or had called what did (``inclusive``)."""
+
+    name: str
+    paradigm: str
+    exclusive: int
+    inclusive: int
+
+
 class Transfers(NamedTuple):
     """Kernels of one GPU that send to another rank or receive from it [n], as columns, ascending by start (ns). ``peer``:
     the other rank; ``clock``: those with equal numbers have times that can be compared."""
@@ -338,6 +348,8 @@ class TraceAnalysis:
     """Kernels that operators launched in the same order more than once."""
     operator_counters: tuple[OperatorCounter, ...] = ()
     """What CUPTI counted in kernels; empty where it did not."""
+    sampled_functions: tuple[SampledFunction, ...] = ()
+    """Functions in which samples found the program; empty without samples."""
 
     def critical_path(self, wins: int = MOST_WINS) -> CriticalPath | None:
         """Find the critical path, and what shortening the first ``wins`` names on it would win. None where the graphs were
