@@ -70,6 +70,7 @@ def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
     for are left out."""
     width, marks = options.width, glyph_set(options.ascii)
     rows, told = _head(trace, width, marks), note_rows(trace.verdicts, trace.abstentions, _sentences(trace), options)
+    n_rows = len(rows)
     rows += breakdown_section(trace.breakdown, options)
     if options.verbosity == "low":
         rows, told = [*rows, *told], []
@@ -88,6 +89,9 @@ def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
     rows += exchange_rows(trace, options, marks) + io_rows(trace, options, marks)
     rows += _metrics(trace, options, marks)
     rows += _ranges(trace, options, marks)
+    if trace.whole and options.verbosity != "low" and len(rows) == n_rows:
+        what = "--csv counters lists its values" if trace.counters else "gssr tui shows when it happened"
+        rows += [(), *wrap(f"nothing in it has a length: {what}", width)]
     return [*rows, *told, (), (Span(closing_line(trace), "value"),)]
 
 
