@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Flags, Floats, Ints
 from gssr.traces.categories import CALLS, COUNTED_RANGE, ON_GPU
 from gssr.traces.json_events import JsonEvents, mended, middle_of
-from gssr.traces.timeline import COUNTED, NO_LINK, RECEIVE, SEND
+from gssr.traces.timeline import NO_LINK, RECEIVE, SEND
 from gssr.workers import is_worker
 
 FLOW = frozenset("stf")
@@ -30,6 +30,8 @@ SHAPED = frozenset({
     "aten::_scaled_dot_product_cudnn_attention_backward",
 })  # fmt: skip
 """Operators whose shapes are kept: those that multiply matrices."""
+COUNTED = "counted"
+"""The first part of a shape that holds, as the last, what CUPTI counted in a range: an object of numbers by counter."""
 _TRANSFER = "SendRecv"
 """What kernels of NCCL and RCCL are called that send or receive."""
 _MOST_COUNTED = 1 << 18

@@ -16,6 +16,7 @@ from gssr.traces.timeline import (
     CallSamples,
     Clock,
     Collectives,
+    CountedKernel,
     Counter,
     FileUse,
     HloOp,
@@ -103,6 +104,7 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
     facts: dict[str, str] = {}
     track, name, link, size = [], [], [], list[Ints]()
     shapes: list[Shape] = []
+    counted: list[CountedKernel] = []
     messages, collectives, io, samples = list[Messages](), list[Collectives](), list[FileUse](), list[CallSamples]()
     first_link = 0
     for timeline in timelines:
@@ -115,6 +117,7 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
             np.where(timeline.intervals.size < -1, timeline.intervals.size - len(shapes), timeline.intervals.size)
         )
         shapes += timeline.shapes
+        counted += [one._replace(source=one.source + len(sources)) for one in timeline.counted]
         counters += [one if one.track < 0 else one._replace(track=one.track + len(tracks)) for one in timeline.counters]
         if (sent := timeline.messages) is not None:
             n_comms, by = sum(len(each.comms) for each in messages), len(tracks)
@@ -159,6 +162,7 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
         start_end=_moved_places([one.start_end for one in timelines], timelines, order),
         shapes=tuple(shapes),
         hlo=_joined_ops(timelines, order),
+        counted=tuple(counted),
     )
     return from_zero(joined)
 

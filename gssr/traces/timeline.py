@@ -118,9 +118,8 @@ class Intervals:
 
     ``track``, ``name``: indices in the timeline's ``tracks`` and ``names``. ``kind``, ``category``: values of Kind and
     Category. ``link``: a number that work on a GPU shares with the call that launched it, unique over all files, NO_LINK
-    without. ``size``: bytes copied or set, -1 if unknown; of operators with a shape, of kernels that send or receive, and of
-    ranges with counters, -2 less its place in the timeline's ``shapes``. ``operation``: of copies the index in OPERATIONS,
-    else -1."""
+    without. ``size``: bytes copied or set, -1 if unknown; of operators with a shape, and of kernels that send or receive,
+    -2 less its place in the timeline's ``shapes``. ``operation``: of copies the index in OPERATIONS, else -1."""
 
     start: Ints
     length: Ints
@@ -140,19 +139,28 @@ OPERATIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "memset", "unified HtoD", 
 """Kinds of copies, as JSON and tables name them."""
 
 
-SEND, RECEIVE, COUNTED = "send", "receive", "counted"
+SEND, RECEIVE = "send", "receive"
 
 
 class Shape(NamedTuple):
     """What an operator was called with, as JSON texts of the file: ``dims`` is a list with the lengths of each input's
     dimensions, ``types`` with each one's type, ``values`` with those of inputs that are no tensors; "" where not told. Of a
-    kernel that sends to or receives from another rank ``operator`` is SEND or RECEIVE, and ``dims`` that rank; of a range in
-    which CUPTI counted it is COUNTED, and ``values`` an object of finite numbers by counter."""
+    kernel that sends to or receives from another rank ``operator`` is SEND or RECEIVE, and ``dims`` that rank."""
 
     operator: str
     dims: str
     types: str
     values: str
+
+
+class CountedKernel(NamedTuple):
+    """A kernel in which CUPTI counted, of which it is not known when it ran: its name, its GPU's number in the file, and the
+    value of each counter by its name."""
+
+    name: str
+    gpu: int
+    values: Mapping[str, float]
+    source: int = 0
 
 
 class Counter(NamedTuple):
@@ -316,6 +324,8 @@ class Timeline:
     """Places in ``intervals`` of NVTX ranges that end wherever their handle is given, "StartEnd" for ``nsys``; all others
     nest, "PushPop". None where the format does not tell."""
     shapes: tuple[Shape, ...] = ()
-    """What operators and kernels were called with, and what was counted in ranges, each once."""
+    """What operators and kernels were called with, each once."""
     hlo: HloOps | None = None
     """Of profiles of XLA."""
+    counted: tuple[CountedKernel, ...] = ()
+    """In the order in which they ran on their GPU."""

@@ -3,7 +3,6 @@
 Such a trace does not tell when the kernels ran, only their order, which is that of their launches.
 """
 
-import json
 import re
 from collections.abc import Iterable
 
@@ -13,37 +12,31 @@ from gssr.arrays import Ints
 from gssr.model.traces.nesting import nesting
 from gssr.model.traces.part import TracePiece
 from gssr.model.traces.trace_results import OperatorCounter
-from gssr.traces.timeline import COUNTED, Kind
+from gssr.traces.timeline import Kind
 
 _LAUNCH = re.compile("^cu(?:da)?Launch(?:Cooperative)?Kernel")
 
 
 def operator_counters(part: TracePiece) -> tuple[OperatorCounter, ...]:
     """Add up what was counted in the kernels that are looked at. Their operators are unknown if there are more or fewer
-    kernels than launches, or kernels of several GPUs; of a window of time nothing is then known."""
-    own, shapes, names = part.timeline.intervals, part.timeline.shapes, part.timeline.names
-    if not any(shape.operator == COUNTED for shape in shapes):
-        return ()
-    ranges = part.all_rows(Kind.GPU_RANGE)
-    ranges = ranges[own.size[ranges] < -1]
-    launches = part.all_rows(Kind.RUNTIME, Kind.DRIVER)
+    kernels than launches, or kernels of several GPUs; of a part of the trace nothing is then known."""
+    counted = part.timeline.counted
+    launches = part.all_rows(Kind.RUNTIME, Kind.DRIVER) if counted else np.empty(0, np.int64)
     launches = launches[part.is_named(launches, _LAUNCH.match)]
-    if len(launches) == len(ranges) and len(set(own.track[ranges].tolist())) == 1:
-        decides, operators = launches, _operators_around(part, launches)
-    elif part.whole:
-        decides, operators = ranges, np.full((len(ranges), 2), -1)
+    if len(launches) == len(counted) and len({(each.source, each.gpu) for each in counted}) == 1:
+        operators = _operators_around(part, launches)
+        looked_at = np.arange(len(counted)) if part.chosen is None else np.flatnonzero(part.chosen[launches])
+    elif part.chosen is None:
+        operators, looked_at = np.full((len(counted), 2), -1), np.arange(len(counted))
     else:
         return ()
-    looked_at = slice(None) if part.chosen is None else part.chosen[decides]
-    counts = [json.loads(shape.values) if shape.operator == COUNTED else {} for shape in shapes]
-    called = (*names, None)  # the last is that of no interval
-    name = np.append(own.name, -1)
-    found = [
-        OperatorCounter(called[name[around[0]]], called[name[around[1]]], names[name[row]], counter, 1, *(value,) * 3)
-        for row, around in zip(ranges[looked_at].tolist(), operators[looked_at].tolist(), strict=True)
-        for counter, value in counts[-2 - own.size[row]].items()
-    ]
-    return both_counters(found)
+    called = (*part.timeline.names, None)  # the last is that of no interval
+    names = np.append(part.timeline.intervals.name, -1)[operators]
+    return both_counters(
+        OperatorCounter(called[inner], called[outer], counted[number].name, counter, 1, value, value, value)
+        for number, (inner, outer) in zip(looked_at.tolist(), names[looked_at].tolist(), strict=True)
+        for counter, value in counted[number].values.items()
+    )
 
 
 def _operators_around(part: TracePiece, calls: Ints) -> Ints:

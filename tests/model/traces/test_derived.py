@@ -14,7 +14,7 @@ from gssr.model.traces.derived_counters import derived_counters
 from gssr.model.traces.launches import links_of
 from gssr.model.traces.part import part_of
 from gssr.model.traces.tables import rows_of
-from gssr.traces.timeline import BUSY, COUNTED, Counter, Kind, Shape, Timeline
+from gssr.traces.timeline import BUSY, CountedKernel, Counter, Kind, Timeline
 
 
 def counters(timeline: Timeline) -> dict[str, Counter]:
@@ -79,20 +79,16 @@ def test_sequences_are_those_that_operators_launched_more_than_once(made: list[t
     assert [(row[0], tuple(json.loads(row[4]))) for row in rows] == [each[:2] for each in trace.sequences]
 
 
-SHAPES = tuple(Shape(COUNTED, "", "", json.dumps({"inst.sum": n, "pct": n / 2})) for n in range(4))
-
-
 def counted(made: list[tuple[str, str, int]], launches: int | None = None) -> Timeline:
-    """Kernels by their operator, name and shape, each in a range of its own somewhere in time."""
+    """Kernels by their operator, name and what was counted in each."""
     events = Events()
-    for at, (operator, kernel, shape) in enumerate(made):
+    for at, (operator, _, _) in enumerate(made):
         events.add(Kind.CPU_OP, "aten::outer", 100 * at, 90, CPU).add(Kind.CPU_OP, operator, 100 * at + 1, 80, CPU)
         if launches is None or at < launches:
             events.add(Kind.RUNTIME, "cudaLaunchKernel", 100 * at + 10, 5, CPU)
         events.add(Kind.RUNTIME, "cudaLaunchHostFunc", 100 * at + 20, 5, CPU)
-        events.add(Kind.GPU_RANGE, kernel, 1_000 + 7 * at, 7, size=-2 - shape)
-    events.add(Kind.GPU_RANGE, "not counted", 0, 5)
-    return replace(events.timeline(), shapes=SHAPES)
+    found = tuple(CountedKernel(kernel, 0, {"inst.sum": n, "pct": n / 2}) for _, kernel, n in made)
+    return replace(events.timeline(), counted=found)
 
 
 made = st.lists(
