@@ -70,6 +70,7 @@ def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
     for are left out."""
     width, marks = options.width, glyph_set(options.ascii)
     rows, told = _head(trace, width, marks), note_rows(trace.verdicts, trace.abstentions, _sentences(trace), options)
+    n_rows = len(rows)
     rows += breakdown_section(trace.breakdown, options)
     if options.verbosity == "low":
         rows, told = [*rows, *told], []
@@ -82,11 +83,15 @@ def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
         rows += _critical_path(trace, options, marks)
     elif trace.tree is not None:
         rows += call_rows(trace.tree, options, marks)
+    rows += _samples(trace, options, marks)
     rows += _steps(trace, options, marks)
     rows += _pipelines(trace, options, marks)
     rows += exchange_rows(trace, options, marks) + io_rows(trace, options, marks)
     rows += _metrics(trace, options, marks)
     rows += _ranges(trace, options, marks)
+    if trace.whole and options.verbosity != "low" and len(rows) == n_rows:
+        what = "--csv counters lists its values" if trace.counters else "gssr tui shows when it happened"
+        rows += [(), *wrap(f"nothing in it has a length: {what}", width)]
     return [*rows, *told, (), (Span(closing_line(trace), "value"),)]
 
 
@@ -365,6 +370,32 @@ def next_to_profile(trace: TraceAnalysis) -> tuple[str, float, str] | None:
         if category == "compute" and (command := profile_command(name)) is not None:
             return name, share, command
     return None
+
+
+def _samples(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw the section about functions that samples found; no rows without samples."""
+    every, most = trace.sampled_functions, _MOST[options.verbosity]
+    total = sum(each.exclusive for each in every)
+    if not total:
+        return []
+    longest = max(_LEAST_NAME, *(cell_width(clean(each.name)) for each in every[:most]))
+    head = (
+        TableColumn("function", least=_LEAST_NAME, most=longest), TableColumn("incl %", "right"),
+        TableColumn("excl %", "right"), TableColumn("samples", "right", 1),
+    )  # fmt: skip
+    lines: list[list[Cell]] = [
+        [
+            clean(each.name),
+            *(fixed(100 * n / total, 1) for n in (each.inclusive, each.exclusive)),
+            f"{each.exclusive:,}",
+        ]
+        for each in every[:most]
+    ]
+    rows = section("What did samples find?", options.width, marks, f"{count(total, 'sample')} of all threads")
+    rows += table(head, lines, options.width, marks)
+    more = len(every) - len(lines)
+    text = f"and {count(more, 'more name')}: --csv sampled_functions"
+    return rows + (wrap(text, options.width, role="dim") if more else [])
 
 
 def _hlo(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:

@@ -66,6 +66,8 @@ _COPIED = re.compile(
 )
 
 
+COUNTED_RANGE = "cuda_profiler_range"
+"""What torch.profiler calls a kernel, or more, of which it tells what CUPTI counted, but not when it ran."""
 ON_GPU = {
     "kernel": Kind.KERNEL,
     "Kernel": Kind.KERNEL,
@@ -75,7 +77,7 @@ ON_GPU = {
     "Memset": Kind.MEMSET,
     "cuda_sync": Kind.GPU_SYNC,
     "gpu_user_annotation": Kind.GPU_RANGE,
-    "cuda_profiler_range": Kind.GPU_RANGE,
+    COUNTED_RANGE: Kind.GPU_RANGE,
     "mtia_ccp_events": Kind.KERNEL,
 }
 """What torch.profiler calls what runs on a GPU, and"""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.traces.categories import CALLS, ON_GPU
+from gssr.traces.categories import CALLS, COUNTED_RANGE, ON_GPU
 from gssr.traces.json_events import JsonEvents, mended, middle_of
 from gssr.traces.timeline import NO_LINK, RECEIVE, SEND
 from gssr.workers import is_worker
@@ -30,8 +30,13 @@ SHAPED = frozenset({
     "aten::_scaled_dot_product_cudnn_attention_backward",
 })  # fmt: skip
 """Operators whose shapes are kept: those that multiply matrices."""
+COUNTED = "counted"
+"""The first part of a shape that holds, as the last, what CUPTI counted in a range: an object of numbers by counter."""
 _TRANSFER = "SendRecv"
 """What kernels of NCCL and RCCL are called that send or receive."""
+_MOST_COUNTED = 1 << 18
+"""Values of CUPTI's counters that are kept: torch.profiler counts in 1,500 ranges at most, unless it is told otherwise."""
+_TOO_MANY_COUNTED = f"of what CUPTI counted only {_MOST_COUNTED:,} values are kept"
 _EXACT_US = 1 << 43
 """From here on a double does not tell the nanoseconds of a time in µs."""
 _MOST_US = 4e15
@@ -232,6 +237,7 @@ class _Reader:
         self._events = events
         self._found = EventColumns()
         self._wants_digits = False
+        self._n_counted = 0
 
     def read(self) -> EventColumns:
         for events, text in self._events:
@@ -253,7 +259,7 @@ class _Reader:
             return
         self._found.n_events += len(events)
         if spans:
-            self._add_spans(spans, start, is_sound)
+            self._add_spans(spans, start, is_sound, text)
         self._found.phases["X"] += len(spans)
         phases = [event.ph for event in events]
         if len(spans) + sum(map(phases.count, FLOW)) == len(events):
@@ -269,8 +275,9 @@ class _Reader:
         if "C" in there:
             self._add_counters(text)
 
-    def _add_spans(self, spans: Sequence[Any], start: Ints, is_sound: Flags) -> None:
-        """Add events with a length. ``start`` [n]: their beginnings, ns, of which ``is_sound`` [n] says what are times."""
+    def _add_spans(self, spans: Sequence[Any], start: Ints, is_sound: Flags, text: bytes | memoryview) -> None:
+        """Add events with a length, which stand in ``text``. ``start`` [n]: their beginnings, ns, of which ``is_sound`` [n]
+        says what are times."""
         cats, names, threads = self._found.cats, self._found.names, self._found.threads
         cat = np.array([cats[event.cat] for event in spans], np.int32)
         name = np.array([names[event.name] for event in spans], np.int32)
@@ -300,6 +307,9 @@ class _Reader:
         is_transfer = np.array([isinstance(one, str) and _TRANSFER in one for one in names] or [False])[name] & on_gpu
         transfers = np.flatnonzero(is_transfer)
         size[transfers] = [-2 - self._transfer_of(spans[at].args) for at in transfers.tolist()]
+        if COUNTED_RANGE in cats:
+            counted = np.flatnonzero(cat == cats[COUNTED_RANGE])
+            size[counted] = self._counts_of(counted.tolist(), len(spans), text)
         columns: tuple[NDArray[Any], ...] = (start, length, cat, name, track, link, size)
         for (what, _), column in zip(COLUMNS, columns, strict=True):
             self._found.parts[what].append(column if is_kept.all() else column[is_kept])
@@ -316,6 +326,34 @@ class _Reader:
         found = [] if args is None else [(SEND, args.target), (RECEIVE, args.source)]
         told = [(kind, rank) for kind, value in found if (rank := whole_number(value)) is not None]
         return self._found.shapes[told[0][0], str(told[0][1]).encode(), b"", b""] if len(told) == 1 else -1
+
+    def _counts_of(self, places: Sequence[int], n: int, text: bytes | memoryview) -> list[int]:
+        """Return -2 less the number of the shape that tells what was counted in each of some ranges, -1 where nothing was:
+        ``places`` among the ``n`` events with a length in ``text``."""
+        spans = [event for event in self._in_full(text) if event.get("ph") == "X"] if places else []
+        if len(spans) != n:
+            return [-1] * len(places)
+        sizes = []
+        for at in places:
+            args = spans[at].get("args")
+            told = args if isinstance(args, dict) else {}
+            value = _doubles(list(told.values()))
+            counts = {key: one for key, one in zip(told, value.tolist(), strict=True) if np.isfinite(one)}
+            self._n_counted += len(counts)
+            kept = counts and self._n_counted <= _MOST_COUNTED
+            sizes.append(-2 - self._found.shapes[COUNTED, b"", b"", json.dumps(counts).encode()] if kept else -1)
+        if self._n_counted > _MOST_COUNTED:
+            self._found.notes = [*dict.fromkeys([*self._found.notes, _TOO_MANY_COUNTED])]
+        return sizes
+
+    def _in_full(self, text: bytes | memoryview) -> list[dict[str, Any]]:
+        """Decode the events of a batch with all there is in them: what was passed over before need not be sound. If it is no
+        sound JSON a note says so, and there are none."""
+        try:
+            return list(json.loads(b"[%b]" % mended(bytes(text)), parse_float=str))
+        except (ValueError, RecursionError):
+            self._found.notes.append("counters could not be read")
+            return []
 
     def _add_other(self, event: Any) -> None:
         """Add a label (ph M), or a begin or end (ph B, E); ignore any other event."""
@@ -352,14 +390,9 @@ class _Reader:
                 self._found.series.setdefault((name, where), []).append((time[chosen], value[chosen]))
 
     def _add_counters(self, text: bytes | memoryview) -> None:
-        """Add the counters (ph C) in the text of a batch. If it is no sound JSON they are left out, and a note says so."""
+        """Add the counters (ph C) in the text of a batch."""
         points: dict[tuple[str, str], list[tuple[Any, Any]]] = {}
-        try:  # again, with all there is in it: what was passed over before need not be sound
-            events = json.loads(b"[%b]" % mended(bytes(text)), parse_float=str)
-        except (ValueError, RecursionError):
-            events = ()
-            self._found.notes.append("counters could not be read")
-        for event in events:
+        for event in self._in_full(text):
             args = event.get("args")
             for key, value in args.items() if event.get("ph") == "C" and isinstance(args, dict) else ():
                 points.setdefault((str(event.get("name")), key), []).append((event.get("ts"), value))

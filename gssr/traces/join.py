@@ -13,8 +13,10 @@ from gssr.store.format.rows import Process
 from gssr.traces.timeline import (
     NO_LINK,
     NO_TIME,
+    CallSamples,
     Clock,
     Collectives,
+    CountedKernel,
     Counter,
     FileUse,
     HloOp,
@@ -51,6 +53,7 @@ def from_zero(timeline: Timeline, zero: int | None = None) -> Timeline:
         counters=tuple(counter._replace(time=counter.time - zero) for counter in timeline.counters),
         messages=timeline.messages and _messages_from(timeline.messages, zero),
         io=timeline.io and replace(timeline.io, start=timeline.io.start - zero),
+        samples=timeline.samples and replace(timeline.samples, time=timeline.samples.time - zero),
     )
 
 
@@ -101,7 +104,8 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
     facts: dict[str, str] = {}
     track, name, link, size = [], [], [], list[Ints]()
     shapes: list[Shape] = []
-    messages, collectives, io = list[Messages](), list[Collectives](), list[FileUse]()
+    counted: list[CountedKernel] = []
+    messages, collectives, io, samples = list[Messages](), list[Collectives](), list[FileUse](), list[CallSamples]()
     first_link = 0
     for timeline in timelines:
         place = np.array([names.setdefault(text, len(names)) for text in timeline.names] or [0], np.int32)
@@ -113,6 +117,7 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
             np.where(timeline.intervals.size < -1, timeline.intervals.size - len(shapes), timeline.intervals.size)
         )
         shapes += timeline.shapes
+        counted += [one._replace(source=one.source + len(sources)) for one in timeline.counted]
         counters += [one if one.track < 0 else one._replace(track=one.track + len(tracks)) for one in timeline.counters]
         if (sent := timeline.messages) is not None:
             n_comms, by = sum(len(each.comms) for each in messages), len(tracks)
@@ -124,6 +129,11 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
             named = np.where(used.name < 0, -1, place[used.name]).astype(np.int32)
             io.append(replace(used, track=used.track + len(tracks), file=used.file + n_files, name=named,
                               layer=used.layer + n_layers))  # fmt: skip
+        if (sampled := timeline.samples) is not None:
+            n_paths = sum(len(each.parent) for each in samples)
+            parent = np.where(sampled.parent < 0, -1, sampled.parent + n_paths)
+            samples.append(replace(sampled, track=sampled.track + len(tracks), path=sampled.path + n_paths, parent=parent,
+                                   name=place[sampled.name].astype(np.int64)))  # fmt: skip
         tracks += [one._replace(source=one.source + len(sources)) for one in timeline.tracks]
         sources += timeline.sources
         facts.update(timeline.facts)
@@ -148,9 +158,11 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
         {name: domain for one in timelines for name, domain in one.domains.items()},
         replace(_in_a_row(messages), collectives=_in_a_row(collectives)) if messages else None,
         _in_a_row(io) if io else None,
+        _in_a_row(samples) if samples else None,
         start_end=_moved_places([one.start_end for one in timelines], timelines, order),
         shapes=tuple(shapes),
         hlo=_joined_ops(timelines, order),
+        counted=tuple(counted),
     )
     return from_zero(joined)
 
@@ -166,7 +178,7 @@ def _joined_ops(timelines: Sequence[Timeline], order: NDArray[np.intp]) -> HloOp
     return HloOps(np.concatenate(parts)[order], tuple(ops)) if ops else None
 
 
-_Columns = TypeVar("_Columns", Messages, Collectives, FileUse)
+_Columns = TypeVar("_Columns", Messages, Collectives, FileUse, CallSamples)
 
 
 def _in_a_row(parts: Sequence[_Columns]) -> _Columns:

@@ -1,5 +1,6 @@
 """Chrome traces into a Timeline: torch.profiler's (Kineto), and others' for what they hold."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -9,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
-from gssr.traces.categories import KINDS, category_of, operation_of
-from gssr.traces.event_columns import COLUMNS, FLOW, EventColumns, Numbers, Open, columns_of, whole_number
+from gssr.traces.categories import COUNTED_RANGE, KINDS, category_of, operation_of
+from gssr.traces.event_columns import COLUMNS, COUNTED, FLOW, EventColumns, Numbers, Open, columns_of, whole_number
 from gssr.traces.host_waits import host_waits_apart
 from gssr.traces.timeline import (
     NO_LINK,
     Category,
     Clock,
+    CountedKernel,
     Counter,
     Intervals,
     Kind,
@@ -48,6 +50,7 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
     order = np.lexsort((-columns["length"], columns["start"]))
     for name, column in columns.items():
         columns[name] = column[order]
+    counted, columns = _counted_apart(found, columns)
     is_kineto = any(cat in KINDS for cat in found.cats)
     is_used = np.zeros(2 * len(found.threads), np.bool_)
     is_used[columns["track"]] = True
@@ -61,7 +64,9 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
     )  # fmt: skip
     keys, notes = found.keys, list(_notes(found))
     before = len(intervals)
-    if is_kineto:
+    if counted:
+        notes.append(f"CUPTI counted in {len(counted):,} kernels, whose times are not known: --csv operator_counters")
+    elif is_kineto:
         intervals = _of_gpus(intervals, tracks, names, keys, notes)
     tracks, intervals = host_waits_apart(tracks, names, intervals)
     source = TraceSource(
@@ -77,7 +82,7 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
     tracks = tuple(track._replace(rank=source.rank, node=source.host) for track in tracks)
     return Timeline(
         (source,), _clock_of(intervals.start, counters, keys), tracks, names, intervals,
-        counters, pageable, _facts_of(keys), shapes=tuple(_shapes(found)),
+        counters, pageable, _facts_of(keys), shapes=tuple(_shapes(found)), counted=counted,
     )  # fmt: skip
 
 
@@ -201,9 +206,29 @@ def _counters(found: EventColumns) -> Iterable[Counter]:
             yield Counter(full, unit, "gauge", time[order], value[order])
 
 
+def _counted_apart(
+    found: EventColumns, columns: dict[str, NDArray[Any]]
+) -> tuple[tuple[CountedKernel, ...], dict[str, NDArray[Any]]]:
+    """Take the kernels in which CUPTI counted out of the columns: their times divide the recording, and are not when they
+    ran. Returns them and the columns of all other events."""
+    is_counted = columns["cat"] == found.cats.get(COUNTED_RANGE, -1)
+    if not is_counted.any():
+        return (), columns
+    names, values = (
+        list(found.names),
+        [json.loads(values) if name == COUNTED else {} for name, *_, values in found.shapes],
+    )
+    rows = zip(*(columns[name][is_counted].tolist() for name in ("name", "track", "size")), strict=True)
+    counted = tuple(
+        CountedKernel(str(names[name] or ""), track, values[-2 - size] if size < -1 else {})
+        for name, track, size in rows
+    )
+    return counted, {name: column[~is_counted] for name, column in columns.items()}
+
+
 def _shapes(found: EventColumns) -> Iterable[Shape]:
     for name, *texts in found.shapes:
-        yield Shape(name, *(text.decode(errors="replace") for text in texts))
+        yield Shape(name, *("" if name == COUNTED else text.decode(errors="replace") for text in texts))
 
 
 def _notes(found: EventColumns) -> Iterable[str]:

@@ -38,6 +38,9 @@ _GLOBAL = 2
 """The number of the type of an estimate that is of the whole launch (SpeedupType)."""
 _DURATION = "gpu__time_duration.sum"
 _MOST_TEXT = 20_000
+_FINITE = 1e300
+"""From here on a number was not measured."""
+_MOST_SPEEDUP = 1e9
 
 
 def read_ncu_report(path: str) -> list[ProfiledLaunch]:
@@ -59,7 +62,10 @@ def read_ncu_report(path: str) -> list[ProfiledLaunch]:
         except subprocess.TimeoutExpired:
             raise TraceError(f"{path}: can't be read: ncu-report got no further in {2 * seconds} s") from None
         written.seek(0)
-        found = [_launch(path, told) for told in _told(written, path)]
+        try:
+            found = [_launch(path, told) for told in _told(written, path)]
+        except (TypeError, ValueError, KeyError, OverflowError):  # not what send_report writes
+            found, process.returncode = [], -1
     if process.returncode != 0:
         raise TraceError(f"{path}: can't be read: ncu-report crashed on it, or it takes too much memory or time")
     if not found:
@@ -82,14 +88,18 @@ def _told(written: Any, path: str) -> Iterator[dict[str, Any]]:
 
 
 def _launch(path: str, told: dict[str, Any]) -> ProfiledLaunch:
-    values = dict(filter(None, (measured(*each) for each in told["metrics"])))
+    """Make a launch of what the process has written of it. Raises TypeError, ValueError, KeyError or OverflowError where
+    that is of another form."""
+    known = ((str(key), float(value), str(unit)) for key, value, unit in told["metrics"] if abs(value) < _FINITE)
+    values = dict(filter(None, (measured(*each) for each in known)))
     advice = [
         RuleAdvice(
-            rule, _KINDS[kind] if 0 <= kind < len(_KINDS) else "information", plain_advice(text), speedup, of == _GLOBAL
+            str(rule), _KINDS[kind] if 0 <= kind < len(_KINDS) else "information", plain_advice(str(text)),
+            float(speedup) if speedup is not None and 0 < speedup < _MOST_SPEEDUP else None, of == _GLOBAL,
         )
         for rule, kind, text, speedup, of in told["advice"]
-    ]
-    return make_launch(path, str(told["number"]), told["name"], told["device"], values, advice)
+    ]  # fmt: skip
+    return make_launch(path, str(told["number"]), str(told["name"]), str(told["device"]), values, advice)
 
 
 def send_report() -> None:
@@ -136,7 +146,7 @@ def _described(package: Any, action: Any) -> dict[str, Any]:
     for each in filter(is_known, action.metric_names()):
         metric = action.metric_by_name(each)
         value = None if metric is None else metric.value()
-        if isinstance(value, int | float) and abs(value) < 1e300:
+        if isinstance(value, int | float) and abs(value) < _FINITE:
             metrics.append((each, float(value), str(metric.unit() or "")))
             if each == _DURATION and not metric.unit():  # so it is where the package could not load its library
                 raise MemoryError
@@ -150,7 +160,7 @@ def _described(package: Any, action: Any) -> dict[str, Any]:
             gain = speedup.get("speedup")
             advice.append(
                 (title[:_MOST_TEXT], int(message.get("type") or 0), text[:_MOST_TEXT],
-                 float(gain) if isinstance(gain, int | float) and 0 < gain < 1e9 else None, int(speedup.get("type") or 0))
+                 float(gain) if isinstance(gain, int | float) else None, int(speedup.get("type") or 0))
             )  # fmt: skip
     named = device if isinstance(device, str) else ""
     return {"name": name[:_MOST_TEXT], "device": named[:_MOST_TEXT], "metrics": metrics, "advice": advice}

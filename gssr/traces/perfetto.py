@@ -437,7 +437,7 @@ class _Reading:
             if told.pid is not None or told.parent not in self._described:
                 break
             told = self._described[told.parent]
-        name = own.name or told.name or f"track {uuid}"
+        name = own.name or told.name or ("" if own.tid is not None and not is_gpu else f"track {uuid}")
         if not is_gpu or (name.endswith(_OF_CPU) and device is None):
             return Track("other" if is_gpu else "cpu_thread", name, self._rank, pid=told.pid, tid=own.tid)
         found, stream = _DEVICE.search(name), _STREAM.search(name)

@@ -112,6 +112,9 @@ def _metrics(nodes: list[_Node], place_of: list[int | None], n_gpus: int) -> lis
                 continue
             if name in values or len(values) < _MOST_METRICS:
                 values.setdefault(name, []).append((at, place, number))
+    if "count" in values:  # how often a scope was entered is not told
+        counted = {at for at, *_ in values["count"]}
+        values["count"] += [(at, -1, math.nan) for at in range(len(nodes)) if at not in counted]
     found = []
     for name in sorted(values, key=lambda each: (each != "time (ns)", each != "count", each)):
         told = _METRIC.fullmatch(name)
@@ -122,10 +125,10 @@ def _metrics(nodes: list[_Node], place_of: list[int | None], n_gpus: int) -> lis
 
 
 def _rows(values: Sequence[tuple[int, int, float]], n_gpus: int) -> tuple[Ints, Floats]:
-    """Return the nodes that have values, and these by GPU. ``values``: node, GPU and value each."""
+    """Return the nodes that have values, and these by GPU. ``values``: node, GPU (-1: all) and value each."""
     at, place, value = zip(*values, strict=True)
-    found = np.zeros((len(at), n_gpus))
-    found[np.arange(len(at)), np.array(place)] = value
+    gpu = np.array(place)[:, None]
+    found = np.where((gpu == np.arange(n_gpus)) | (gpu < 0), np.array(value)[:, None], 0.0)
     return np.array(at, np.int64), found
 
 

@@ -38,6 +38,7 @@ class Kind(IntEnum):
     OVERHEAD = 12  # of the profiler itself
     OTHER = 13
     MARK = 14  # a moment, named by the user: without length
+    SAMPLED = 15  # a function in which a sample found a thread, drawn until the thread's next sample or traced call
 
 
 BUSY = (Kind.KERNEL, Kind.GRAPH, Kind.MEMCPY, Kind.MEMSET)
@@ -152,6 +153,16 @@ class Shape(NamedTuple):
     values: str
 
 
+class CountedKernel(NamedTuple):
+    """A kernel in which CUPTI counted, of which it is not known when it ran: its name, its GPU's number in the file, and the
+    value of each counter by its name."""
+
+    name: str
+    gpu: int
+    values: Mapping[str, float]
+    source: int = 0
+
+
 class Counter(NamedTuple):
     """A series of values [n]. ``time``: ns, ascending; ``track``: index of the track it belongs to, -1 if to none.
     ``mode``: a "gauge" holds until the next value, a "rate" is over the time before its own, a "total" only grows."""
@@ -228,6 +239,19 @@ class FileUse:
     layers: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CallSamples:
+    """Samples of what threads were in as columns [n], thread by thread, ascending by ``time`` (ns). ``track``: the thread's;
+    ``path``: index of a call path [n_paths]: of its function (``name``: index in the timeline's names), and of the path of
+    its caller (``parent``, -1 for none)."""
+
+    track: NDArray[np.int32]
+    time: Ints
+    path: Ints
+    parent: Ints
+    name: Ints
+
+
 class Measured(NamedTuple):
     """A metric of a profile. ``rows()`` returns the indices of the nodes that have values, int64[k], and their values,
     float64[k, tracks]; all other nodes have 0. ``inclusive``: a value is for a node and all below it, else for the node
@@ -292,6 +316,8 @@ class Timeline:
     all names of an OTF2 archive the paradigm, as "MPI"."""
     messages: Messages | None = None
     io: FileUse | None = None
+    samples: CallSamples | None = None
+    """None without samples."""
     profile: Profile | None = None
     """In place of intervals."""
     start_end: Ints | None = None
@@ -301,3 +327,5 @@ class Timeline:
     """What operators and kernels were called with, each once."""
     hlo: HloOps | None = None
     """Of profiles of XLA."""
+    counted: tuple[CountedKernel, ...] = ()
+    """In the order in which they ran on their GPU."""

@@ -11,6 +11,7 @@ from tests.fuzz.readers import (
     blobs,
     dumps,
     guided,
+    kernel_reports,
     large,
     metric_files,
     metric_texts,
@@ -25,7 +26,7 @@ from tests.fuzz.readers.attempts import MEMORY, PATIENCE, READERS, bounds, crash
 HERE = "on this machine"
 INPUTS = {
     recordings: 6, reports: 60, blobs: 12, texts: 150, traces: 1_000, tool_traces: 10, metric_texts: 350, metric_files: 120,
-    dumps: 150,
+    dumps: 150, kernel_reports: 24,
 }  # fmt: skip
 
 

@@ -195,3 +195,46 @@ def gpu_archive(folder: Path) -> Path:
         gpu("rma_put", 260, window, 0, 2048, 42)
         gpu("rma_op_complete_non_blocking", 270, window, 42)
     return folder
+
+
+def sampled_archive(folder: Path) -> Path:
+    """Two threads that Score-P both traces and samples, in µs. Of a calling context the last part is what runs:
+
+    first    0 main; 10-70 compute, in which samples at 20, 30 ... 60 find compute itself; 80 main
+    second   0-40 MPI_Wait, called by solve, which main has called: samples at 10 and 20 find poll, which progress has called
+             in there, at 30 progress; 50 solve; 60 and 70 kernel, which solve has called; 80-90 MPI_Wait
+    """
+    with closing(Writer(folder)) as of:
+        own, enums = of.own, otf2.enums
+        for name in ("solve", "kernel", "progress", "poll"):
+            of.regions[name] = own.region(name, paradigm=enums.Paradigm.SAMPLING, region_role=enums.RegionRole.FUNCTION)
+        clock = own.interrupt_generator("SIGPROF", period=10)
+        file = "solve.c"
+
+        def at(line: int, *names: str) -> Any:
+            """A calling context whose functions are all at this line of the file."""
+            found = None
+            for name in names:
+                found = own.calling_context(of.regions[name], own.source_code_location(file, line), found)
+            return found
+
+        group = own.location_group("program", system_tree_parent=of.nodes[0])
+        first, second = (own.location(name, group=group) for name in ("first", "second"))
+        on = of.on(first)
+        on("calling_context_sample", 0, at(58, "main"), 2, clock)
+        on("calling_context_enter", 10, at(60, "main", "compute"), 3)
+        for time in range(20, 70, 10):
+            on("calling_context_sample", time, at(60 + time, "main", "compute"), 1, clock)
+        on("calling_context_leave", 70, at(60, "main", "compute"))
+        on("calling_context_sample", 80, at(99, "main"), 2, clock)
+        on = of.on(second)
+        wait = "main", "solve", "MPI_Wait"
+        on("calling_context_enter", 0, at(1, *wait), 4)
+        for time, more in ((10, ("progress", "poll")), (20, ("progress", "poll")), (30, ("progress",))):
+            on("calling_context_sample", time, at(time, *wait, *more), 3, clock)
+        on("calling_context_leave", 40, at(1, *wait))
+        for time, more in ((50, ()), (60, ("kernel",)), (70, ("kernel",))):
+            on("calling_context_sample", time, at(time, "main", "solve", *more), 2, clock)
+        on("calling_context_enter", 80, at(2, *wait), 2)
+        on("calling_context_leave", 90, at(2, *wait))
+    return folder

@@ -17,6 +17,7 @@ from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.levels import levels_of
 from gssr.model.traces.part import part_of
 from gssr.traces import event_columns, json_events
+from gssr.traces.join import join
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
 
 EVENTS = [
@@ -455,3 +456,31 @@ def test_exactly_the_events_are_read_whatever_is_in_them(
     meant = [name.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for name in names]
     assert spans(timeline) == [(name, 1000 * n, 1000) for n, name in enumerate(meant)]
     assert timeline.sources[0].left_out == 0 and np.all(np.diff(timeline.intervals.start) >= 0)
+
+
+def test_what_cupti_counted_is_told_by_range(tmp_path: Path) -> None:
+    counts: dict[str, Any] = {"dram__bytes_read.sum": 10, "sm__cycles.avg": 2.5, "odd": "many", "huge": 10**400}
+    events = [
+        span("one", 0, 5, "cuda_profiler_range", 0, 0, **counts),
+        span("two", 5, 5, "cuda_profiler_range", 0, 0, **counts),
+        span("three", 10, 5, "cuda_profiler_range", 0, 0),
+        span("aten::mm", 0, 20),
+    ]
+    found = read(tmp_path, events)
+    known = {"dram__bytes_read.sum": 10, "sm__cycles.avg": 2.5}
+    assert [(each.name, each.values) for each in found.counted] == [("one", known), ("two", known), ("three", {})]
+    assert spans(found) == [("aten::mm", 0, 20_000)] and [track.kind for track in found.tracks] == ["cpu_thread"]
+    assert any("3 kernels" in note for note in found.sources[0].notes)
+    alone = read(tmp_path, events[:3])
+    assert not len(alone.intervals) and len(alone.counted) == 3
+    twice = join([found, found])
+    assert [(each.name, each.source) for each in twice.counted[2:4]] == [("three", 0), ("one", 1)]
+    assert {each.operator for each in analyze_timeline(alone).operator_counters} == {None}
+
+
+def test_of_very_many_counters_some_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_columns, "_MOST_COUNTED", 3)
+    events = [span("k", at, 1, "cuda_profiler_range", 0, 0, a=at, b=at) for at in range(3)]
+    found = read(tmp_path, events)
+    assert [each.values for each in found.counted] == [{"a": 0, "b": 0}, {}, {}]
+    assert any(note.startswith("of what CUPTI counted") for note in found.sources[0].notes)

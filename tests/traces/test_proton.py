@@ -28,6 +28,11 @@ def _walked(told: dict[str, Any], depth: int = 0) -> list[tuple[str, int, float,
     return [(told["frame"]["name"], depth, own + sum(row[3] for row in below), own), *below]
 
 
+def _metrics(told: dict[str, Any]) -> list[dict[str, Any]]:
+    """The metrics of each call path in order."""
+    return [told["metrics"], *(one for child in told["children"] for one in _metrics(child))]
+
+
 @pytest.mark.parametrize("indent", [None, 2])
 def test_times_are_those_of_a_walk(indent: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = _written(tmp_path, profile(), indent)
@@ -36,6 +41,7 @@ def test_times_are_those_of_a_walk(indent: int | None, tmp_path: Path, capsys: p
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     found = [(row["name"], int(row["depth"]), float(row["inclusive_ns"]), float(row["exclusive_ns"])) for row in rows]
     assert found == [(name, depth - 1, whole, own) for name, depth, whole, own in _walked(profile()[0])[1:]]
+    assert [row["count"] for row in rows] == [str(told.get("count", "")) for told in _metrics(profile()[0])[1:]]
 
 
 def test_the_page_and_other_metrics_say_it_by_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

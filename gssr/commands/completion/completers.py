@@ -15,10 +15,10 @@ EXPORTED = (
 )  # fmt: skip
 TRACE_TABLES = (
     "ranks", "kernel_types", "kernels", "kernels_by_rank", "api", "copies", "copy_sizes", "ranges", "operators",
-    "os", "kernel_sequences", "stages", "transfer_waits", "hlo", "idle", "gaps", "critical_path", "launches",
-    "steps", "flops", "counters", "metrics", "messages", "collectives", "io", "calltree", "calltree_metrics",
-    "functions", "paradigms_by_rank", "verdicts", "cuda_gpu_kern_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum",
-    "cuda_gpu_mem_size_sum", "nvtx_sum", "osrt_sum",
+    "os", "kernel_sequences", "operator_counters", "stages", "transfer_waits", "hlo", "idle", "gaps", "critical_path",
+    "launches", "steps", "flops", "counters", "metrics", "messages", "collectives", "io", "calltree", "calltree_metrics",
+    "functions", "sampled_functions", "paradigms_by_rank", "verdicts", "cuda_gpu_kern_sum", "cuda_api_sum",
+    "cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum", "nvtx_sum", "osrt_sum",
 )  # fmt: skip
 """What gssr.tui, gssr.convert and gssr.model call these: importing them would take longer than one waits for a key."""
 RECORDING = (".sql",)

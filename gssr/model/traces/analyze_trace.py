@@ -39,9 +39,11 @@ from gssr.model.traces.lengths import (
 )  # fmt: skip
 from gssr.model.traces.levels import levels_of
 from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
+from gssr.model.traces.operator_counters import both_counters, operator_counters
 from gssr.model.traces.part import TracePiece, are, group_rows, part_of
 from gssr.model.traces.pipelines import transfers_of
 from gssr.model.traces.point_to_point import point_to_point
+from gssr.model.traces.sampled_functions import both_sampled, sampled_functions
 from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
 from gssr.model.traces.trace_results import (
     BINS,
@@ -166,6 +168,8 @@ def analyze_timeline(
         flops=by_operator(part, flops),
         transfers=transfers_of(part),
         sequences=kernel_sequences(part, links) if tables is None or "kernel_sequences" in tables else (),
+        operator_counters=operator_counters(part) if tables is None or "operator_counters" in tables else (),
+        sampled_functions=sampled_functions(part) if _asks(tables, "sampled_functions") else (),
         counters=tuple(each for counter in counters if (each := _counter(part, counter, there)) is not None),
         facts=timeline.facts,
         metrics=_own_metrics(timeline, part, tracks, own) if own and _asks(tables, "metrics") else (),
@@ -465,6 +469,8 @@ def combined(
             flops=both_flops(found.flops, later.flops),
             transfers=found.transfers + later.transfers,
             sequences=both_sequences(found.sequences, later.sequences),
+            operator_counters=both_counters(found.operator_counters, later.operator_counters),
+            sampled_functions=both_sampled(found.sampled_functions, later.sampled_functions),
         )  # fmt: skip
     found = replace(
         found,

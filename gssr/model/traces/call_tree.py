@@ -12,9 +12,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Flags, Floats, Ints
+from gssr.arrays import Floats, Ints
 from gssr.model.traces.nesting import nesting
 from gssr.model.traces.part import TracePiece
+from gssr.traces.call_paths import by_depth, depths_of, is_within_itself, merge_paths
 from gssr.traces.timeline import Category, Kind, Profile, Timeline, Track
 
 _NUMBER = re.compile(r"[\W_]*\d+$")
@@ -31,7 +32,7 @@ _OWN = ("user", "compiler", "instrumented", "libwrap", "wrapper", "sampling", "u
 _TELL_NONE = ("kineto", "chrome", "nsys", "rocpd", "rocprof", "xspace", "perfetto")
 """Formats that tell no paradigms: there the category of an interval stands for it."""
 _NS = {"sec": 1e9, "s": 1e9, "msec": 1e6, "ms": 1e6, "usec": 1e3, "us": 1e3, "nsec": 1.0, "ns": 1.0}
-_ON_THREADS = tuple(kind for kind in Kind if kind >= Kind.RUNTIME and kind != Kind.MARK)
+_ON_THREADS = tuple(kind for kind in Kind if kind >= Kind.RUNTIME and kind not in (Kind.MARK, Kind.SAMPLED))
 _NEVER_TOO_MANY, _MOST_CELLS = 1 << 23, 8
 """Nodes times places of a trace's tree, or so many for each call: of more nearly all would be 0, and there is no tree."""
 _FEW_CELLS, _KEPT = 1 << 20, 2
@@ -158,7 +159,7 @@ def _of_profile(timeline: Timeline, profile: Profile) -> CallTree:
             return Values(found * factor, _without_callees(found, profile.parent, depth) * factor)
         return Values(with_callees(found, profile.parent, depth) * factor, found * factor)
 
-    depth = _depths(profile.parent)
+    depth = depths_of(profile.parent)
     metrics = tuple(
         CallMetric(each.name, each.title, "ns" if each.unit in _NS else each.unit, each.combine)
         for each in profile.metrics
@@ -198,26 +199,11 @@ def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats
     return found
 
 
-def _depths(parent: Ints) -> Ints:
-    """Count the callers above each node [n_nodes], 0 for a root. ``parent`` [n_nodes]: each node's caller, which stands
-    before it."""
-    depth = np.zeros(len(parent), np.int64)
-    for node, above in enumerate(parent.tolist()):
-        if above >= 0:
-            depth[node] = depth[above] + 1
-    return depth
-
-
-def _by_depth(depth: Ints) -> list[Ints]:
-    """Group the nodes by their depth, the roots first."""
-    return np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1]) if len(depth) else []
-
-
 def with_callees(values: Floats, parent: Ints, depth: Ints, combine: np.ufunc = np.add) -> Floats:
     """Turn values of nodes alone [n_nodes, ...] into values of each node with all nodes below it, put together by
     ``combine``."""
     found = values.copy()
-    for level in reversed(_by_depth(depth)[1:]):
+    for level in reversed(by_depth(depth)[1:]):
         combine.at(found, parent[level], found[level])
     return found
 
@@ -254,7 +240,7 @@ def _of_intervals(part: TracePiece, steps: Sequence[int] | Ints) -> CallTree | N
         called = (*called, _NUMBER.sub("", called[own.name[steps[0]]]))
     used, track = np.unique(own.track[rows], return_inverse=True)
     depth, parent = nesting(part.start[rows], length, own.track[rows])
-    node, parent, name_of, first = _merged(parent, depth, name, len(called))
+    node, parent, name_of, first = merge_paths(parent, depth, name, len(called))
     place_of, places = _places([tracks[at] for at in used.tolist()])
     shape = (len(parent), len(places))
     if shape[0] * shape[1] > max(_NEVER_TOO_MANY, _MOST_CELLS * len(rows)):
@@ -262,7 +248,7 @@ def _of_intervals(part: TracePiece, steps: Sequence[int] | Ints) -> CallTree | N
     cell = node * shape[1] + place_of[track]
     visits = np.bincount(cell, minlength=shape[0] * shape[1]).astype(np.float64).reshape(shape)
     time = np.bincount(cell, length, shape[0] * shape[1]).astype(np.float64).reshape(shape)
-    depth = _depths(parent)
+    depth = depths_of(parent)
     names = tuple(called[at] for at in name_of.tolist())
     categories = [Category(at) for at in own.category[rows[first]].tolist()]
     paradigm = tuple(each.name.lower() for each in categories)
@@ -276,26 +262,6 @@ def _of_intervals(part: TracePiece, steps: Sequence[int] | Ints) -> CallTree | N
         names, paradigm,
         parent, depth, places, time, visits,
     )  # fmt: skip
-
-
-def _merged(parent: Ints, depth: Ints, key: Ints, n_keys: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Merge the nodes that have the same path of keys from the root into one.
-
-    ``parent`` [n]: each node's caller, -1 for a root; ``depth`` [n]: the number of its callers; ``key`` [n]: what it is,
-    from 0 up to ``n_keys`` - 1. Returns the merged node of each node [n], and for each merged node [n_found] its caller,
-    its key, and the first node that became it. Callers stand before the nodes that they call.
-    """
-    node = np.zeros(len(parent), np.int64)
-    parents, keys, firsts, n = [], [], [], 0
-    for level in _by_depth(depth):
-        above = np.where(parent[level] >= 0, node[parent[level]], -1)
-        code, first, of = np.unique((above + 1) * n_keys + key[level], return_index=True, return_inverse=True)
-        node[level] = n + of
-        parents.append(code // n_keys - 1)
-        keys.append(code % n_keys)
-        firsts.append(level[first])
-        n += len(code)
-    return node, np.concatenate(parents), np.concatenate(keys), np.concatenate(firsts)
 
 
 def _counted(
@@ -325,7 +291,7 @@ def together(trees: Sequence[CallTree]) -> CallTree:
         [np.where(tree.parent >= 0, tree.parent + at, -1) for tree, at in zip(trees, begins.tolist(), strict=False)]
     )
     depth = np.concatenate([tree.depth for tree in trees])
-    node, parents, keys, first = _merged(parent, depth, key, len(names))
+    node, parents, keys, first = merge_paths(parent, depth, key, len(names))
     tracks = [track._replace(source=at) for at, tree in enumerate(trees) for track in tree.places]
     place_of, places = _places(tracks)
     found = np.zeros((2, len(parents), len(places)))
@@ -340,7 +306,7 @@ def together(trees: Sequence[CallTree]) -> CallTree:
     words = list(names)
     return _counted(
         tuple(words[at] for at in keys.tolist()), tuple(paradigm[at] for at in first.tolist()), parents,
-        _depths(parents), places, found[0], found[1],
+        depths_of(parents), places, found[0], found[1],
     )  # fmt: skip
 
 
@@ -392,7 +358,7 @@ def functions(tree: CallTree) -> Functions:
     """Add up the tree by function: all nodes of one name and paradigm become one row, the greatest exclusive time first."""
     at: dict[tuple[str, str], int] = {}
     of = np.array([at.setdefault(key, len(at)) for key in zip(tree.names, tree.paradigm, strict=True)], np.int64)
-    outermost = np.flatnonzero(~_is_within_itself(tree.parent, of))
+    outermost = np.flatnonzero(~is_within_itself(tree.parent, of))
     values, shape = tree.values(TIME), (len(at), len(tree.places))
     inclusive, exclusive, visits = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     np.add.at(inclusive, of[outermost], values.inclusive[outermost])
@@ -408,18 +374,6 @@ def functions(tree: CallTree) -> Functions:
         exclusive[order],
         visits[order],
     )
-
-
-def _is_within_itself(parent: Ints, key: Ints) -> Flags:
-    """Flag the nodes [n] that lie below a node with the same key."""
-    found, above, rows = np.zeros(len(parent), np.bool_), parent, np.arange(len(parent))
-    while len(rows):
-        inside = above >= 0
-        rows, above = rows[inside], above[inside]
-        same = key[above] == key[rows]
-        found[rows[same]] = True
-        rows, above = rows[~same], parent[above[~same]]
-    return found
 
 
 def by_paradigm(tree: CallTree) -> dict[str, Floats]:

@@ -161,7 +161,11 @@ def part_of(
         length = np.clip(end, begin, stop) - start
         worked = worked and (min(max(worked[0], begin), stop), min(max(worked[1], begin), stop))
     ends = [int((start[part] + length[part]).max()) for part in in_parts(len(own))]
-    extent = (int(start[0]), max(ends)) if ends else (0, 0)
+    if ends:
+        extent = int(start[0]), max(ends)
+    else:  # only counters
+        values = [counter.time for counter in timeline.counters if len(counter.time)]
+        extent = min((int(time[0]) for time in values), default=0), max((int(time[-1]) for time in values), default=0)
     return TracePiece(
         timeline, window or extent, window is None, like_hta, start, length, category, chosen, gpus, gpu_of, n_by_kind,
         worked, on,

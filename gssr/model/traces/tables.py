@@ -314,6 +314,16 @@ TABLES: dict[str, TraceTable] = {
          Column("kernels", "TEXT NOT NULL", "their names in order, a JSON list")),
         lambda trace: [(each.operator, len(each.kernels), each.n, each.gpu_ns, json.dumps(each.kernels))
                        for each in trace.sequences]),
+    "operator_counters": _rows(
+        "one counter of CUPTI, of one kernel that one operator launched",
+        (Column("operator", "TEXT", "the innermost operator; NULL where unknown or there is none"),
+         Column("outermost", "TEXT", "the outermost operator around the launch; NULL likewise"),
+         Column("kernel", "TEXT NOT NULL", "the kernel"), Column("counter", "TEXT NOT NULL", "CUPTI's name of it"),
+         _COUNT._replace(meaning="how many launches of the kernel"),
+         Column("total", "REAL NOT NULL", "together, which means something of what is counted, not of shares"),
+         Column("mean", "REAL NOT NULL", "the mean of one launch"), Column("min", "REAL NOT NULL", "the least"),
+         Column("max", "REAL NOT NULL", "the greatest")),
+        lambda trace: [(*each[:6], each.total / each.n, *each[6:]) for each in trace.operator_counters]),
     "stages": _rows(
         "one GPU as a stage of a pipeline",
         (Column("pipeline", "INTEGER NOT NULL", "its number"), Column("stage", "INTEGER NOT NULL", "from 0"),
@@ -432,6 +442,13 @@ TABLES: dict[str, TraceTable] = {
         "one function, by name",
         (_NAME, _PARADIGM, _CALLED, _INCLUSIVE, _EXCLUSIVE, Column("share", "REAL", "of all exclusive time, 0-1"),
          *_OVER_RANKS), _functions),
+    "sampled_functions": _rows(
+        "one function in which samples of call paths found the program",
+        (_NAME, _PARADIGM, Column("exclusive", "INTEGER NOT NULL", "samples in which it was what ran"),
+         Column("inclusive", "INTEGER NOT NULL", "samples in which it ran, or had called what did"),
+         Column("share", "REAL NOT NULL", "exclusive, of all samples, 0-1")),
+        lambda trace: [(*each, each.exclusive / max(sum(one.exclusive for one in trace.sampled_functions), 1))
+                       for each in trace.sampled_functions]),
     "paradigms_by_rank": _rows(
         "one paradigm on one rank (of one rank, on one of its threads)",
         (Column("place", "TEXT NOT NULL", "the rank or thread"), RANK, Column("node", "TEXT", "the node"), _PARADIGM,

@@ -213,6 +213,30 @@ class KernelSequence(NamedTuple):
     gpu_ns: int
 
 
+class OperatorCounter(NamedTuple):
+    """What one CUPTI ``counter`` was in ``n`` launches of one ``kernel``: added up, the least, the greatest. ``operator``,
+    ``outermost``: the innermost and the outermost operator that launched them, None where unknown or there is none."""
+
+    operator: str | None
+    outermost: str | None
+    kernel: str
+    counter: str
+    n: int
+    total: float
+    min: float
+    max: float
+
+
+class SampledFunction(NamedTuple):
+    """A function and its ``paradigm``: in how many samples of call paths it was what ran (``exclusive``), and in how many it
+    ran or had called what did (``inclusive``)."""
+
+    name: str
+    paradigm: str
+    exclusive: int
+    inclusive: int
+
+
 class Transfers(NamedTuple):
     """Kernels of one GPU that send to another rank or receive from it [n], as columns, ascending by start (ns). ``peer``:
     the other rank; ``clock``: those with equal numbers have times that can be compared."""
@@ -322,6 +346,10 @@ class TraceAnalysis:
     """Kernels that send or receive, GPU by GPU; empty where the trace does not tell to or from whom."""
     sequences: tuple[KernelSequence, ...] = ()
     """Kernels that operators launched in the same order more than once."""
+    operator_counters: tuple[OperatorCounter, ...] = ()
+    """What CUPTI counted in kernels; empty where it did not."""
+    sampled_functions: tuple[SampledFunction, ...] = ()
+    """Functions in which samples found the program; empty without samples."""
 
     def critical_path(self, wins: int = MOST_WINS) -> CriticalPath | None:
         """Find the critical path, and what shortening the first ``wins`` names on it would win. None where the graphs were

@@ -19,15 +19,16 @@ from gssr.traces.timeline import Category
 Values = Mapping[str, Any]
 TITLES: dict[str, str] = {
     "kernels": "Kernels", "ranges": "Ranges", "operators": "Operators", "api": "CUDA, HIP", "copies": "Copies",
-    "os": "System calls", "hlo": "HLO", "functions": "Functions", "messages": "Messages", "nodes": "By node",
-    "collectives": "Collectives", "io": "Files", "calltree": "Tree",
+    "os": "System calls", "hlo": "HLO", "functions": "Functions", "sampled_functions": "Samples",
+    "messages": "Messages", "nodes": "By node", "collectives": "Collectives", "io": "Files", "calltree": "Tree",
 }  # fmt: skip
 """The tables in their order, and what their sub-tabs are called."""
 ABOUT: dict[str, str] = {
     "kernels": "kernels by name", "ranges": "ranges that the program marked", "operators": "operators of the framework",
     "api": "calls of CUDA or HIP", "copies": "copies by kind", "os": "calls of the operating system",
     "hlo": "XLA's operations by category and module",
-    "functions": "functions: the function summary", "messages": "messages by rank: the communication matrix",
+    "functions": "functions: the function summary", "sampled_functions": "functions that samples found",
+    "messages": "messages by rank: the communication matrix",
     "nodes": "messages by node: the communication matrix", "collectives": "collective operations", "io": "files",
     "calltree": "call tree",
 }  # fmt: skip
@@ -58,6 +59,8 @@ COLUMNS = (
     CallColumn("total_ns", "total", "the time of all of them together"),
     CallColumn("exclusive_ns", "own", "the time without what it calls"),
     CallColumn("inclusive_ns", "with calls", "the time with what it calls", 70),
+    CallColumn("exclusive", "samples", "samples in which it was what ran"),
+    CallColumn("inclusive", "with calls", "samples in which it ran, or had called what did", 70),
     CallColumn("share", "share", "of the sum of all totals in this table"),
     CallColumn("count", "count", "how often"),
     CallColumn("mean_ns", "mean", "the mean length", 70),

@@ -14,12 +14,14 @@ from gssr.traces.otf2.definitions import UNDEFINED_LONG, Definitions, Region
 from gssr.traces.otf2.events import Otf2Event
 from gssr.traces.otf2.match import Stack, matched, paired, waits
 from gssr.traces.otf2.process import Location, Otf2Process
+from gssr.traces.otf2.samples import call_paths, frames
 from gssr.traces.timeline import (
     COLLECTIVES,
     FILE_OPERATIONS,
     NO_LINK,
     NO_TIME,
     OPERATIONS,
+    CallSamples,
     Category,
     Clock,
     Collectives,
@@ -35,7 +37,9 @@ from gssr.traces.timeline import (
 
 MOST_EVENTS = 30_000_000
 """Of an archive with more of them a part must be chosen: they take 4 GB."""
-_TOO_MANY = f"more than fit at once ({MOST_EVENTS:,}): choose ranks, as --ranks 0-7, or a time with --from and --to"
+MOST_FRAMES = 1 << 21
+"""Of samples: a sample may find very many functions, and each takes 130 bytes."""
+_TOO_MANY = "more than fit at once ({:,}): choose ranks, as --ranks 0-7, or a time with --from and --to"
 _OPEN, _BACKWARDS = -1, -2
 _ALWAYS = -(1 << 62), 1 << 62
 _BYTES_UNKNOWN = 1 << 62
@@ -104,7 +108,7 @@ def read_otf2(
         in_part = window != (None, None)
         n_events = sum(definitions.n_events[place] for place in chosen)
         if n_events > MOST_EVENTS and not in_part:
-            raise TraceError(f"{path}: holds {n_events:,} events, {_TOO_MANY}")
+            raise TraceError(f"{path}: holds {n_events:,} events, {_TOO_MANY.format(MOST_EVENTS)}")
         reader = _Reader(path, definitions, window)
         most = _ALWAYS[1] if in_part else MOST_EVENTS
         for location in archive.locations([definitions.ids[place] for place in chosen], most):
@@ -136,11 +140,12 @@ class _Reader:
         self._receives: list[Ints] = []
         self._collectives: list[Ints] = []
         self._io: list[Ints] = []
+        self._paths, self._samples = call_paths(definitions.contexts), list[Ints]()
         self._series: dict[tuple[int, str, str, bool], list[tuple[Ints, NDArray[np.float64]]]] = {}
         self._counts: Counts[str] = Counts()
         self._cut: list[tuple[int, str]] = []
         self._last = -(1 << 62)
-        self._n_events = self._n_kept = 0
+        self._n_events = self._n_kept = self._n_frames = 0
         self._with_events: set[int] = set()
         self._waiting: list[tuple[int, Location]] = []
         self._n_waiting = 0
@@ -166,7 +171,6 @@ class _Reader:
     def add(self, location: Location) -> None:
         """Take what one location has recorded. Raises TraceError if there is too much in all."""
         place = self._own.place_of[location.number]
-        self._counts["samples"] += location.n_samples
         if location.problem:
             self._cut.append((place, location.problem))
         if location.n_events:
@@ -187,10 +191,11 @@ class _Reader:
         of = np.array(places, np.int32)
         time, code, rows = (np.concatenate([each[at] for each in locations]) for at in (1, 2, 3))
         place = np.repeat(of, n_codes)
-        stack = Stack(place, self._own.ns(time), code)
+        happened = self._own.ns(time)
+        stack = Stack(place, happened, code)
         regions = stack.regions()
         at = self._own.ns(rows[:, 1])
-        ends = [self._own.ns(time), at]
+        ends = [happened, at]
         self._last = max([self._last, *(int(each.max()) for each in ends if len(each))])
         self._counts["alone"] += regions.n_alone
         self._counts["other"] += regions.n_other
@@ -201,7 +206,8 @@ class _Reader:
         whose, start, length, region = (column[kept] for column in regions[:4])
         self._n_kept += len(start)
         if self._n_kept > MOST_EVENTS // 2:
-            raise TraceError(f"{self._path}: holds {self._n_kept:,} regions in that time, {_TOO_MANY}")
+            many = _TOO_MANY.format(MOST_EVENTS)
+            raise TraceError(f"{self._path}: holds {self._n_kept:,} regions in that time, {many}")
         on_gpu = self._on_gpu[whose].astype(np.int64)
         name, kind, category, operation = self._tables[on_gpu, :, self._dense(region)].T
         self._intervals.append((
@@ -212,7 +218,10 @@ class _Reader:
             first = np.repeat(np.cumsum([0, *n_codes[:-1]]), n_rows)
             kind, before = rows[:, 0].astype(np.int64), first + rows[:, 2].astype(np.int64)
             fields = np.minimum(rows[:, 3:], np.uint64(_BYTES_UNKNOWN)).astype(np.int64)
-            self._add_rows(_Rows(np.repeat(of, n_rows).astype(np.int64), kind, at, fields, first, before, rows), stack)
+            found = _Rows(np.repeat(of, n_rows).astype(np.int64), kind, at, fields, first, before, rows)
+            self._add_rows(found, stack)
+            if Otf2Event.SAMPLE in kind:
+                self._add_samples(found, stack, place, happened)
 
     def _dense(self, region: Ints) -> Ints:
         """Return the indices of regions, given their numbers in the archive; the index behind the last for regions that
@@ -300,6 +309,41 @@ class _Reader:
             which[kept].astype(np.int8),
         ))  # fmt: skip
 
+    def _add_samples(self, rows: "_Rows", stack: Stack, place: NDArray[np.int32], happened: Ints) -> None:
+        """Keep the samples of call paths, and draw each on its thread until the thread's next sample, enter or leave.
+        ``place``, ``happened``: location and time of each enter and leave. Raises TraceError if they are too many."""
+        own = rows.are(Otf2Event.SAMPLE)
+        of, start, path = rows.place[own], rows.at[own], self._paths.of(rows.fields[own, 0])
+        region, before = stack.open_at(rows.first[own], rows.before[own]), rows.before[own]
+        same, never = np.append(of[1:] == of[:-1], False), _ALWAYS[1]
+        next_sample = np.where(same, np.append(start[1:], 0), never)
+        next_call = np.where(np.append(place, -1)[before] == of, np.append(happened, never)[before], never)
+        end = np.minimum(next_sample, next_call)
+        end = np.maximum(np.where(end == never, start, end), start)
+        goes_on: Flags = np.append(False, (same & (np.append(before[1:], 0) == before))[:-1])
+        known = path >= 0
+        self._counts["undefined"] += int(np.count_nonzero(~known))
+        goes_on &= np.append(False, known[:-1])
+        of, start, end, path, region = (each[known] for each in (of, start, end, path, region))
+        inside = self._inside(start, start)
+        self._samples.append(np.stack([of, start, path])[:, inside])
+        drawn = []
+        for level in frames(self._paths, path, goes_on[known], region):
+            first, last, _ = level
+            drawn.append(level[:, self._inside(start[first], end[last])])
+            self._n_frames += drawn[-1].shape[1]
+            if self._n_frames > MOST_FRAMES:
+                many = _TOO_MANY.format(MOST_FRAMES)
+                raise TraceError(f"{self._path}: its samples found functions {self._n_frames:,} times, {many}")
+        first, last, path = np.concatenate(drawn[::-1] or [np.empty((3, 0), np.int64)], axis=1)
+        name, _, category, _ = self._tables[0][:, self._dense(self._paths.region[path])]
+        around = self._tables[0][2, self._dense(np.maximum(region[first], 0))]
+        n = len(first)
+        self._intervals.append((
+            start[first], end[last] - start[first], of[first].astype(np.int32), name, np.full(n, Kind.SAMPLED, np.int8),
+            np.where(region[first] >= 0, around, category).astype(np.int8), np.full(n, -1), np.full(n, -1, np.int8),
+        ))  # fmt: skip
+
     def _add_metrics(self, rows: "_Rows") -> None:
         """Add the values of metrics to the series. A metric of a class belongs to the location that recorded it, one of
         an instance to what the instance is about."""
@@ -332,7 +376,7 @@ class _Reader:
         if not self._n_events:
             why = f": {self._cut[0][1]}" if self._cut else ""
             raise TraceError(f"{self._path}: holds no events, only definitions{why}")
-        if not self._n_kept and self._window != _ALWAYS:
+        if not (self._n_kept or self._n_frames) and self._window != _ALWAYS:
             raise ValueError(f"nothing of {self._path} is in that time: it lasts until {self._last / 1e9:.9g} s")
         columns = [np.concatenate(column) for column in zip(*self._intervals, strict=True)]
         start, length = columns[:2]
@@ -365,7 +409,7 @@ class _Reader:
         clock = Clock() if own.unix_ns is None else Clock(own.unix_ns, "unix")
         return Timeline(
             (source,), clock, tracks, tuple(self._names), intervals, tuple(self._counters(track)), None, archive.facts,
-            self._domains, messages, io,
+            self._domains, messages, io, self._all_samples(track),
         )  # fmt: skip
 
     def _messages(self) -> Messages | None:
@@ -434,6 +478,14 @@ class _Reader:
             at[kept].astype(np.int32), _known(sent[kept]), _known(received[kept]), wait[kept],
         ), refs  # fmt: skip
 
+    def _all_samples(self, track: NDArray[np.int32]) -> CallSamples | None:
+        """Join all samples. ``track``: the track of each location. None if there are none."""
+        if not self._samples:
+            return None
+        place, time, path = np.concatenate(self._samples, axis=1)
+        name = self._tables[0][0, self._dense(self._paths.region)].astype(np.int64)
+        return CallSamples(track[place], time, path, self._paths.parent, name)
+
     def _files(self) -> FileUse | None:
         """Join all operations on files. None if there are none."""
         if not self._io:
@@ -496,7 +548,6 @@ _NOTES = (
         "parts of collective operations that do not fit together, so that it is not known what they wait: {n}",
     ),
     ("unfinished", "operations on files without an end, which are left out: {n}"),
-    ("samples", "samples of the call path, which are not shown: {n}"),
     ("switches", "times that the program switched recording on or off: {n}"),
 )
 """Of what was counted, what is said."""

@@ -97,7 +97,8 @@ class Otf2Metric(NamedTuple):
 class Definitions:
     """The definitions of an archive. ``ids``: the numbers of its locations; ``tracks``, ``n_events`` (as the archive
     says): parallel to it; ``place_of``: the index of a location by its number. ``unix_ns``: the unix time of its begin,
-    None if unknown. ``regions``, ``comms``, ``windows``: by number; ``handles``: by number, the file and the interface."""
+    None if unknown. ``regions``, ``comms``, ``windows``: by number; ``handles``: by number, the file and the interface.
+    ``contexts``: the rows of calling contexts."""
 
     def __init__(self, rows: Rows) -> None:
         self._strings = {int(at): str(text) for at, text in rows.get("String", ())}
@@ -131,6 +132,7 @@ class Definitions:
             for row in rows.get("IoHandle", ())
         }
         """By number of a handle its file and its interface."""
+        self.contexts = rows.get("CallingContext", ())
         self._rows = rows
 
     def text(self, number: int) -> str:

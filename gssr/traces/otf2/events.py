@@ -43,9 +43,12 @@ class Otf2Event(IntEnum):
     RMA_GET = 14
     RMA_COMPLETE = 15
     METRIC = 16
+    SAMPLE = 17
 
 
 WIDTH = 9
+UNDEFINED = (1 << 32) - 1
+"""The number of no region and no calling context."""
 _TYPES: dict[str, Any] = {"b": ctypes.c_uint8, "i": ctypes.c_uint32, "q": ctypes.c_uint64, "n": ctypes.c_int64,
           "s": ctypes.c_char_p, "p": ctypes.c_void_p, "B": ctypes.POINTER(ctypes.c_uint8),
           "I": ctypes.POINTER(ctypes.c_uint32), "Q": ctypes.POINTER(ctypes.c_uint64)}  # fmt: skip
@@ -60,6 +63,7 @@ _EVENTS = {
     "IoOperationBegin": (Otf2Event.IO_BEGIN, "ibiqq"), "IoOperationComplete": (Otf2Event.IO_COMPLETE, "iqq"),
     "RmaPut": (Otf2Event.RMA_PUT, "iiqq"), "RmaGet": (Otf2Event.RMA_GET, "iiqq"),
     "RmaOpCompleteBlocking": (Otf2Event.RMA_COMPLETE, "iq"), "RmaOpCompleteNonBlocking": (Otf2Event.RMA_COMPLETE, "iq"),
+    "CallingContextSample": (Otf2Event.SAMPLE, "iii"),
 }  # fmt: skip
 """Events by the name of their record, and the types of their fields."""
 _DEFINITIONS = {
@@ -188,7 +192,6 @@ class Otf2Reader:
         for location in locations:
             self._do("Reader_SelectLocation", ctypes.c_uint64(location))
         self._time, self._code, self._rows = array("Q"), array("q"), array("Q")
-        self._n_samples = 0
         callbacks = self._callbacks("EvtReader", self._functions(), "qqqpp")
         has_own = not self._lib.OTF2_Reader_OpenDefFiles(self._reader)
         self._do("Reader_OpenEvtFiles")
@@ -197,12 +200,11 @@ class Otf2Reader:
             n, why = self._events_of(location, callbacks, most)
             most -= n
             self._send(
-                {"location": location, "n_events": n, "n_samples": self._n_samples, "problem": why or problem},
+                {"location": location, "n_events": n, "problem": why or problem},
                 self._time, self._code, self._rows,
             )  # fmt: skip
             for column in (self._time, self._code, self._rows):
                 del column[:]
-            self._n_samples = 0
 
     def _tables_of(self, location: int) -> str:
         """Read a location's own definitions, which correct its numbers and its clock. Returns a clause on why they
@@ -253,16 +255,12 @@ class Otf2Reader:
 
         def enter_context(_l: int, time: int, _p: int, _u: int, _a: int, context: int, _distance: int) -> int:
             add_time(time)
-            add_code(region_of(context, context) + 1)
+            add_code(region_of(context, UNDEFINED) + 1)
             return 0
 
         def leave_context(_l: int, time: int, _p: int, _u: int, _a: int, context: int) -> int:
             add_time(time)
-            add_code(-1 - region_of(context, context))
-            return 0
-
-        def sample(*_: int) -> int:
-            self._n_samples += 1
+            add_code(-1 - region_of(context, UNDEFINED))
             return 0
 
         def metric(_l: int, time: int, _p: int, _u: int, _a: int, ref: int, n: int, _types: Any, values: Any) -> int:
@@ -286,7 +284,6 @@ class Otf2Reader:
         return functions | {
             "Enter": (enter, "i"), "Leave": (leave, "i"), "Metric": (metric, "ibBQ"),
             "CallingContextEnter": (enter_context, "ii"), "CallingContextLeave": (leave_context, "i"),
-            "CallingContextSample": (sample, "iii"),
         }  # fmt: skip
 
 

@@ -31,15 +31,14 @@ _INSTALL = (
 class Location(NamedTuple):
     """What one location has recorded. ``number``: its number in the archive; ``time`` (ticks) and ``code`` [n]: of
     enters (region + 1) and leaves (-1 - region); ``rows`` uint64[m, WIDTH]: all other events
-    (gssr.traces.otf2.events.Otf2Event). ``n_events``: all that were read, ``n_samples`` of which only show the call
-    path. ``problem``: a clause on why that is not all, or ""."""
+    (gssr.traces.otf2.events.Otf2Event). ``n_events``: all that were read. ``problem``: a clause on why that is not all, or
+    ""."""
 
     number: int
     time: NDArray[np.uint64]
     code: Ints
     rows: NDArray[np.uint64]
     n_events: int
-    n_samples: int
     problem: str
 
 
@@ -113,7 +112,7 @@ class Otf2Process:
                 time, code, rows = columns
                 yield Location(
                     head["location"], time, code.view(np.int64), rows.reshape(-1, WIDTH), head["n_events"],
-                    head["n_samples"], head["problem"],
+                    head["problem"],
                 )  # fmt: skip
 
     def _frame(self) -> tuple[dict[str, Any], list[NDArray[np.uint64]]]:

@@ -92,7 +92,7 @@ def pieces_of(result: Result, view: View) -> list[Span]:
         pieces.append(Span(f"lacks {len(result.ranks_missing):,} of {run.world_size:,} ranks", "bad"))
     if run is not None and result.ranks_stopped and (run.world_size or 1) > 1:
         pieces.append(Span(_stopped(result), "bad"))
-    if result.n_rows:
+    if result.n_rows and (result.part is None or result.part.trace.profile is None):
         elapsed = (result.now if result.following else result.last) - result.first
         pieces.append(Span(length_text(result, elapsed)))
     if view.speed:

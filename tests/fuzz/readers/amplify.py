@@ -11,7 +11,7 @@ import sys
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, MB
 from benchmarks.table import Figure
+from tests.fakes.traces import ncu
 from tests.fakes.xspace import field
 
 MEMORY, CPU = 500.0, 20.0
@@ -370,6 +371,23 @@ def packed_packets(path: Path) -> None:
     _packets(path, field(50, zlib.compress(field(1, b"") * 30_000_000)), 100)
 
 
+def report_launches(path: Path) -> None:
+    """A report of Nsight Compute that unpacks to more launches than anybody profiles."""
+    path.write_bytes(ncu.report(do="told['launches'] *= 1_000_000"))
+
+
+def report_remarks(path: Path) -> None:
+    """A report of a launch on which NVIDIA's rules have as much to say as may be written."""
+    path.write_bytes(
+        ncu.report(do="told['launches'][0]['rules'] = [{'rule_message': {'message': 'x ' * 10_000}}] * 50_000")
+    )
+
+
+def report_of_many(path: Path) -> None:
+    """A report of 19 MB, of as many launches as fit."""
+    path.write_bytes(ncu.report(ncu.LAUNCHES * 3_000))
+
+
 FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "virtual table": ("a.db", virtual_table),
     "computed column": ("a.db", computed_column),
@@ -411,6 +429,9 @@ FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "Perfetto: tracks": ("a.pftrace", perfetto_tracks),
     "Perfetto: packed": ("a.pftrace.gz", packed_perfetto),
     "Perfetto: packed packets": ("a.pftrace", packed_packets),
+    "Nsight Compute: launches": ("a.ncu-rep", report_launches),
+    "Nsight Compute: remarks": ("a.ncu-rep", report_remarks),
+    "Nsight Compute: many": ("a.ncu-rep", report_of_many),
 }
 """What each file is called, and who makes it."""
 COMMANDS = {
@@ -440,7 +461,7 @@ print(use.ru_maxrss, use.ru_utime + use.ru_stime, os.waitstatus_to_exitcode(stat
 that program's own (``ru_maxrss`` outlives exec), and tests that have run for long are large."""
 
 
-def take(words: Sequence[str], folder: str) -> Taken:
+def take(words: Sequence[str], folder: str, environment: Mapping[str, str] = ENVIRONMENT) -> Taken:
     """Run ``gssr`` with these words, within bounds at which the machine stays usable."""
 
     def bound() -> None:
@@ -449,7 +470,7 @@ def take(words: Sequence[str], folder: str) -> Taken:
 
     done = subprocess.run(
         [sys.executable, "-S", "-c", _BETWEEN, *GSSR, *words],
-        stdin=subprocess.DEVNULL, capture_output=True, cwd=folder, preexec_fn=bound, env=ENVIRONMENT, check=True,
+        stdin=subprocess.DEVNULL, capture_output=True, cwd=folder, preexec_fn=bound, env=environment, check=True,
     )  # fmt: skip
     kilobytes, cpu, code = done.stdout.split()
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -464,9 +485,11 @@ def measure(names: Sequence[str] = tuple(FILES)) -> Iterator[Figure]:
             called, make = FILES[name]
             path = Path(folder) / called
             make(path)
+            package = ncu.installed(Path(folder) / "package")  # what decodes reports of Nsight Compute
+            environment = ENVIRONMENT | {"PYTHONPATH": f"{package}:{ENVIRONMENT['PYTHONPATH']}"}
             yield Figure(f"{name}: file", path.stat().st_size / MB, "MB")
             for command, words in COMMANDS.items():
-                taken = take([word.format(file=path, out=folder) for word in words], folder)
+                taken = take([word.format(file=path, out=folder) for word in words], folder, environment)
                 yield Figure(f"{name}: {command}: peak memory", taken.memory, "MB", MEMORY)
                 yield Figure(f"{name}: {command}: CPU", taken.cpu, "s", CPU)
                 yield Figure(f"{name}: {command}: crashed", float(taken.code not in (0, 1)), "", 0.0)

@@ -18,6 +18,7 @@ from tests.fuzz.readers import (
     Reader,
     blobs,
     dumps,
+    kernel_reports,
     metric_files,
     metric_texts,
     recordings,
@@ -37,6 +38,7 @@ READERS: tuple[Reader | Parser, ...] = (
     *metric_files.READERS,
     *metric_texts.READERS,
     *dumps.READERS,
+    *kernel_reports.READERS,
 )
 PATIENCE = 60
 """An input that takes longer, s, is one that never ends."""

@@ -4,7 +4,7 @@ their bytes or in their values, or that hold themselves; and CSV of Nsight Compu
 import json
 import pickle
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ from gssr.report.kernel_profiles import kernels_document, kernels_page, kernels_
 from gssr.report.memory import TABLES, memory_document, memory_page, memory_rows
 from gssr.report.page import PageOptions
 from gssr.traces.flight_recorder import read_flight_recorder
+from gssr.traces.kernel_profile import ProfiledLaunch
 from gssr.traces.launch_shapes import KernelShape
 from gssr.traces.memory_dump import read_memory_dump
 from gssr.traces.ncu_csv import read_ncu_csv
@@ -43,7 +44,7 @@ def _recorded() -> tuple[dict[str, Any], ...]:
     return tuple(each.dump() for each in (*chained(), *piped()))
 
 
-def _changed(held: Any, rng: random.Random) -> Any:
+def changed(held: Any, rng: random.Random) -> Any:
     """The same with some of its values changed, or with itself somewhere within it."""
     held = pickle.loads(pickle.dumps(held))
     for _ in range(rng.choice((1, 1, 3, 20))):
@@ -65,13 +66,13 @@ def _bytes_of(held: Any, rng: random.Random) -> bytes:
     """The pickle or JSON of what was changed, or a damaged pickle of what was not."""
     if rng.random() < 0.4:
         return damage(pickle.dumps(held, rng.choice((2, 3, 4, 5))), rng)
-    changed = _changed(held, rng)
+    other = changed(held, rng)
     if rng.random() < 0.3:
         try:
-            return json.dumps(changed, default=str).encode()
+            return json.dumps(other, default=str).encode()
         except (ValueError, RecursionError):
             pass  # it holds itself
-    return pickle.dumps(changed, rng.choice((2, 4)))
+    return pickle.dumps(other, rng.choice((2, 4)))
 
 
 def _memory(rng: random.Random) -> bytes:
@@ -131,7 +132,11 @@ def _ncu_csv(rng: random.Random) -> bytes:
 
 
 def _read_ncu(path: Path) -> None:
-    launches = read_ncu_csv(str(path))
+    look_at_kernels(read_ncu_csv(str(path)))
+
+
+def look_at_kernels(launches: Sequence[ProfiledLaunch]) -> None:
+    """Draw and list launches as the command does. Raises AssertionError where they do not hold together."""
     found = profiled_kernels(launches, {KernelShape("gemm", (64, 8, 1), None): (1, 10)}, short_name)
     for launch in launches:
         assert launch.launches >= 1 and sum(stall.share for stall in launch.stalls) <= 1 + 1e-9

@@ -15,6 +15,7 @@ from gssr.model.traces.lengths import statistics
 from gssr.model.traces.tables import NSYS, TABLES, as_nsys, launch_numbers, rows_of
 from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.model.traces.trace_selection import TraceSelection
+from gssr.render.roles import text_of
 from gssr.report.page import PageOptions
 from gssr.report.trace import json_pieces, trace_page
 from gssr.traces.timeline import Counter, Kind, Timeline
@@ -481,3 +482,14 @@ def test_no_timeline_is_too_odd(seed: int, unit: int) -> None:
             both = combined([own, own])
             assert json.loads("".join(json_pieces(both)))["schema"] == "gssr.trace/1"
             assert trace_page(both, PageOptions(40, True, "high"))
+
+
+def test_a_trace_without_lengths_says_so_and_where_its_values_are() -> None:
+    events = Events()
+    events.counters = [Counter("memory", "B", "gauge", np.array([5, 20]), np.array([1.0, 2.0]))]
+    assert analyze_timeline(events.timeline()).window == (5, 20)
+    page = "\n".join(map(text_of, trace_page(analyze_timeline(events.timeline()), PageOptions(80, False, "medium"))))
+    assert "nothing in it has a length: --csv counters lists its values" in page
+    marks = Events().add(Kind.MARK, "now", 5, 0, CPU).timeline()
+    page = "\n".join(map(text_of, trace_page(analyze_timeline(marks), PageOptions(80, False, "medium"))))
+    assert "nothing in it has a length: gssr tui shows when it happened" in page

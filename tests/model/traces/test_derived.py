@@ -1,7 +1,9 @@
-"""What follows from intervals: queues, bandwidth of copies, and sequences of kernels; each beside a count by hand."""
+"""What follows from intervals: queues, bandwidth of copies, sequences of kernels, and what CUPTI counted by operator; each
+beside a count by hand."""
 
 import json
 from collections import Counter as Count
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from gssr.model.traces.derived_counters import derived_counters
 from gssr.model.traces.launches import links_of
 from gssr.model.traces.part import part_of
 from gssr.model.traces.tables import rows_of
-from gssr.traces.timeline import BUSY, Counter, Kind, Timeline
+from gssr.traces.timeline import BUSY, CountedKernel, Counter, Kind, Timeline
 
 
 def counters(timeline: Timeline) -> dict[str, Counter]:
@@ -75,3 +77,47 @@ def test_sequences_are_those_that_operators_launched_more_than_once(made: list[t
     assert {each.n for each in twice} == {2 * each.n for each in trace.sequences}
     _, rows = rows_of("kernel_sequences", trace)
     assert [(row[0], tuple(json.loads(row[4]))) for row in rows] == [each[:2] for each in trace.sequences]
+
+
+def counted(made: list[tuple[str, str, int]], launches: int | None = None) -> Timeline:
+    """Kernels by their operator, name and what was counted in each."""
+    events = Events()
+    for at, (operator, _, _) in enumerate(made):
+        events.add(Kind.CPU_OP, "aten::outer", 100 * at, 90, CPU).add(Kind.CPU_OP, operator, 100 * at + 1, 80, CPU)
+        if launches is None or at < launches:
+            events.add(Kind.RUNTIME, "cudaLaunchKernel", 100 * at + 10, 5, CPU)
+        events.add(Kind.RUNTIME, "cudaLaunchHostFunc", 100 * at + 20, 5, CPU)
+    found = tuple(CountedKernel(kernel, 0, {"inst.sum": n, "pct": n / 2}) for _, kernel, n in made)
+    return replace(events.timeline(), counted=found)
+
+
+made = st.lists(
+    st.tuples(st.sampled_from("xy"), st.sampled_from(["k", "l"]), st.integers(0, 3)), min_size=1, max_size=12
+)
+
+
+@given(made)
+def test_counters_are_those_of_the_operators_that_launched_the_kernels(made: list[tuple[str, str, int]]) -> None:
+    trace = analyze_timeline(counted(made))
+    expected: dict[tuple[str, str, str], list[float]] = {}
+    for operator, kernel, n in made:
+        for counter, value in (("inst.sum", n), ("pct", n / 2)):
+            expected.setdefault((operator, kernel, counter), []).append(value)
+    _, rows = rows_of("operator_counters", combined([trace, trace]))
+    assert {(row[0], *row[2:4]): row[4:] for row in rows} == {
+        key: (2 * len(values), 2 * sum(values), sum(values) / len(values), min(values), max(values))
+        for key, values in expected.items()
+    }
+    assert {each.outermost for each in trace.operator_counters} == {"aten::outer"}
+    some = analyze_timeline(counted(made), (0, 100)).operator_counters  # what the first operator launched
+    assert {each[:5] for each in some} == {
+        (made[0][0], "aten::outer", made[0][1], name, 1) for name in ("inst.sum", "pct")
+    }
+
+
+def test_operators_are_unknown_where_kernels_and_launches_do_not_pair() -> None:
+    timeline = counted([("x", "k", 1), ("y", "k", 2)], launches=1)
+    assert [each[:6] for each in analyze_timeline(timeline).operator_counters] == [
+        (None, None, "k", "inst.sum", 2, 3), (None, None, "k", "pct", 2, 1.5)
+    ]  # fmt: skip
+    assert analyze_timeline(timeline, (0, 50)).operator_counters == ()
