@@ -15,7 +15,7 @@ from gssr.model.live.live_result import Query, Result
 from gssr.model.traces.longest import longest_interval
 from gssr.render.cells import clean
 from gssr.report.live.call_tables import ABOUT, LEVELS, MATRICES, TITLES, Values, tables_of
-from gssr.report.live.times_of_run import window_text
+from gssr.report.live.times_of_run import part_text
 from gssr.tui.calls.matrix import MessageMatrix
 from gssr.tui.calls.table import CallTable
 from gssr.tui.calls.tree import CallPlaces, CallTreeTable
@@ -116,9 +116,7 @@ class CallsPane(ScreenPane):
         self.query_one(CallPlaces).display = kind == _TREE and self.size.height >= _LEAST_FOR_PLACES
         self.query_one("#calls-name").display = bool(tables) and kind not in MATRICES
         if kind == "table":
-            table.show_table(self._table, tables[self._table], self._sought)
-            where = window_text(result) if result.part is not None and result.part.trace.profile is None else ""
-            table.border_subtitle = ", ".join(filter(None, (str(table.border_subtitle), where)))
+            table.show_table(self._table, tables[self._table], self._sought, part_text(result))
         elif kind in MATRICES:
             matrix.show_table(self._table, result, self._view)
         elif kind == _TREE:
