@@ -669,22 +669,26 @@ class LiveScreen(KeysInOrder):
         self._send_query()
 
     def action_metric(self) -> None:
-        """Choose in a dialog the metric that charts show; do nothing before the first result."""
-        from gssr.tui.dialogs.choose import ChooseOne
-
+        """Choose in the command palette the metric that charts show; do nothing before the first result."""
         scene = self.scene()
         if scene is None:
             return
         result = scene.frame.of_gpus or scene.frame
         means = {**scene.frame.window.overall(), **result.window.overall()}
-        options = [(metric_of(name).label, _mean_text(means.get(name), name), name) for name in measured(scene)]
+        names = sorted(measured(scene), key=lambda name: name != scene.frame.grid.metric)  # the one that is shown first
+        self.search_commands(
+            [
+                (metric_of(name).label, partial(self.show_metric, name), _mean_text(means.get(name), name))
+                for name in names
+            ],
+            "a metric: a part of its name",
+        )
 
-        def chosen(name: str | None) -> None:
-            now = self.scene()
-            if name and now is not None:
-                self.change_view(of_metric(now, name))
-
-        self.push_screen(ChooseOne("metric", options, scene.frame.grid.metric), chosen)
+    def show_metric(self, name: str) -> None:
+        """Draw the metric of this name in charts; do nothing before the first result."""
+        scene = self.scene()
+        if scene is not None:
+            self.change_view(of_metric(scene, name))
 
     def action_go_to(self) -> None:
         """Ask in a dialog for a time, and move the cursor and the window there; a notice if it is no time."""

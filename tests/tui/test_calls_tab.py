@@ -336,7 +336,7 @@ def test_job_of_a_trace_fits_into_the_screen(size: tuple[int, int]) -> None:
     async def steps(pilot: Pilot[int]) -> None:
         await until(pilot, lambda: app.results and app.results[0].part is not None)
         await pilot.pause(0.3)
-        body = app.query_one("#job-body").region
+        body = app.query_one("#job-pane").region
         assert max(panel.region.bottom for panel in app.query("#job-right > *") if panel.display) <= body.bottom
 
     work(app, steps, size)

@@ -7,7 +7,6 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.widgets import Input, Static, Tab, Tabs
 
 from gssr.metrics import OF_NAME
@@ -57,15 +56,14 @@ class CallsPane(ScreenPane):
 
     def compose(self) -> ComposeResult:
         """Lay out the sub-tabs, what the chosen one holds, and below it the full name."""
-        with Vertical():
-            yield Tabs(*(Tab(title, id=f"{_TAB}{name}") for name, title in TITLES.items()), id="calls-tabs")
-            yield Static("", id="calls-nothing", markup=False)
-            yield CallTable(id="calls-table", classes="panel")
-            yield MessageMatrix(id="calls-matrix", classes="panel")
-            yield CallTreeTable(id="calls-tree", classes="panel")
-            yield CallPlaces(id="calls-places", classes="panel")
-            yield Static("", id="calls-name", classes="panel", markup=False)
-            yield SearchLine("a part of a name, or a pattern with * and ?", id="calls-search")
+        yield Tabs(*(Tab(title, id=f"{_TAB}{name}") for name, title in TITLES.items()), id="calls-tabs")
+        yield Static("", id="calls-nothing", markup=False)
+        yield CallTable(id="calls-table", classes="panel")
+        yield MessageMatrix(id="calls-matrix", classes="panel")
+        yield CallTreeTable(id="calls-tree", classes="panel")
+        yield CallPlaces(id="calls-places", classes="panel")
+        yield Static("", id="calls-name", classes="panel", markup=False)
+        yield SearchLine("a part of a name, or a pattern with * and ?", id="calls-search")
 
     def on_mount(self) -> None:
         """Leave the focus to the tables, and say what the line below them is."""

@@ -16,13 +16,13 @@ from gssr.model.results import Finding, Severity, Verdict
 from gssr.render.cells import clean
 from gssr.render.columns import length
 from gssr.render.glyphs import in_ascii
-from gssr.render.roles import Role, Row, Span
+from gssr.render.roles import Row, Span
 from gssr.render.scale import metric_of, percent
 from gssr.render.verdicts import abstention_rows, advice_parts, limits_of
 from gssr.report.live.judgement import not_judged
 from gssr.report.live.marked_gpus import gpus_of_verdict
 from gssr.report.live.times_of_run import in_part, judged_part_text
-from gssr.tui.job.verdict_cards import MARKS
+from gssr.tui.job.verdict_cards import MARKS, ROLES
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.panel import Drawing, Words
@@ -34,7 +34,6 @@ _ROWS = 10
 _BAR = 24
 _BEYOND = 1.25
 """A bar goes on for so much beyond the larger of a number and its limit."""
-_OF_SEVERITY: dict[Severity, Role] = {"critical": "bad", "warning": "outlier", "info": "neutral"}
 _UNWRAPPED = 10_000
 """Columns of a line that its widget wraps by itself."""
 _MOST_NAMED = 4
@@ -67,7 +66,7 @@ def evidence_bar(finding: Finding, severity: Severity, width: int, drawing: Draw
     filled = length(min(abs(finding.value) / full, 1.0), width, glyphs)
     text = filled + glyphs.track * (width - len(filled))
     at = min(int(abs(finding.threshold) / full * width), width - 1)
-    look = _OF_SEVERITY[severity]
+    look = ROLES[severity]
     spans = [
         Span(text[: min(at, len(filled))], look),
         Span(text[len(filled) : at], "track"),
@@ -107,7 +106,7 @@ class Cause(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         for severity in MARKS:
             self.set_class(verdict.severity == severity, f"-{severity}")
         head = Text.assemble(
-            (f"{mark} {verdict.severity:<9}", style(_OF_SEVERITY[verdict.severity])),
+            (f"{mark} {verdict.severity:<9}", style(ROLES[verdict.severity])),
             (clean(verdict.title), "bold" if is_open or verdict.severity != "info" else ""),
         )
         if not is_open:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 
 from gssr.model.live.live_result import Query
 from gssr.tui.shared.messages import Opened, Pointed
@@ -23,12 +23,11 @@ class WhyPane(ScreenPane):
 
     def compose(self) -> ComposeResult:
         """Left what is wrong and what to do, right the account and the numbers."""
-        with Horizontal(id="why-body"):
-            yield Causes(id="causes", classes="panel")
-            with Vertical(id="why-right"):
-                yield AccountTree(id="account", classes="panel")
-                yield AgainstAll(id="against-all", classes="panel")
-                yield OpenAround(id="around", classes="panel")
+        yield Causes(id="causes", classes="panel")
+        with Vertical(id="why-right"):
+            yield AccountTree(id="account", classes="panel")
+            yield AgainstAll(id="against-all", classes="panel")
+            yield OpenAround(id="around", classes="panel")
 
     def asks(self, query: Query) -> Query:
         """Add what this screen needs to the app's query."""
