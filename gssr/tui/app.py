@@ -61,7 +61,6 @@ from gssr.tui.shared.panel import Words
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.top_bar import TopBar
 from gssr.tui.themes import DEFAULT, FEW_COLOURS, MARKED_WITHOUT_COLOURS, NO_COLOURS, THEMES, Palette, text_variables
-from gssr.tui.trace.cursor import picked
 from gssr.tui.view import Scene, ScreenName, View
 from gssr.tui.wire import Wire, thrifty
 
@@ -547,8 +546,12 @@ class LiveScreen(KeysInOrder):
             return
         name: ScreenName = event.pane.id  # type: ignore[assignment]
         if event.tabbed_content.id == "screens" and name != self.view.screen and name == event.tabbed_content.active:
-            scene = self.scene()
-            place = self.view.place if scene is None or (pointed := picked(scene)) < 0 else pointed  # Why tells of it
+            place, scene = self.view.place, self.scene()
+            if scene is not None and scene.frame.part is not None:
+                from gssr.tui.trace.cursor import picked  # with all that reads traces
+
+                pointed = picked(scene)
+                place = place if pointed < 0 else pointed  # Why tells of it
             self.change_view(replace(self.view, screen=name, row=0, top=0, opened=False, trail=(), place=place))
 
     def action_tab(self, name: ScreenName) -> None:
