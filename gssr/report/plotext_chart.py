@@ -4,6 +4,7 @@ plotext keeps its figure, its theme and its size limits in global state: all of 
 colours are not used; the rows carry roles like every other drawing.
 """
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -140,11 +141,6 @@ def _lines(figure: Any, glyphs: Glyphs) -> list[str]:
 
 def _row(line: str, axis: int, band: str, curve: Role = "series") -> Row:
     """Return the line with roles: the axis up to cell ``axis``, then band, ``curve`` and blanks."""
-    spans = [Span(line[:axis], "dim")]
-    for char in line[axis:]:
-        role: Role = "plain" if char == " " else "band" if char == band else curve
-        if spans[-1].role == role:
-            spans[-1] = Span(spans[-1].text + char, role)
-        else:
-            spans.append(Span(char, role))
-    return tuple(spans)
+    pieces = re.findall(f" +|{re.escape(band)}+|[^ {re.escape(band)}]+", line[axis:])
+    roles: dict[str, Role] = {" ": "plain", band: "band"}
+    return (Span(line[:axis], "dim"), *(Span(piece, roles.get(piece[0], curve)) for piece in pieces))

@@ -135,7 +135,6 @@ class LiveScreen(KeysInOrder):
             for at, tab in enumerate(TABS, 1)
         ),
         key("m", "metric", "Metric", "choose the metric that charts show, by its name"),
-        key("M", "move('next_metric')", "Next metric", "the next metric that was measured", show=False),
         key("w", "window", "Window", "the newest seconds, the whole run, or its last minutes"),
         key("space", "move('pause')", "Pause", "hold the view still, or go on with the newest sample"),
         key("p", "move('play')", "Play", "play the recording; again: faster, then stop", show=False),
@@ -143,8 +142,6 @@ class LiveScreen(KeysInOrder):
         key("minus", "move('zoom_out')", "Zoom out", ZOOM_OUT, show=False),
         key("left_square_bracket", "move('step_back')", "Back", "one column back in time", show=False),
         key("right_square_bracket", "move('step_forward')", "On", "one column on in time", show=False),
-        key("left_curly_bracket", "move('leap_back')", "Leap back", "ten columns back in time", show=False),
-        key("right_curly_bracket", "move('leap_forward')", "Leap on", "ten columns on in time", show=False),
         key("t", "go_to", "Go to", "go to a time: 90, 5m, 1:30 after the start, -60 before the end", show=False),
         key("z", "zoom_panel", "Maximise", "give the focused panel the whole screen, or take it back"),
         key("e", "events", "Events", "what happened: the list of events", show=False),
@@ -265,6 +262,7 @@ class LiveScreen(KeysInOrder):
         pane, styles = next(tab for tab in TABS if tab.name == name).make()
         self._panes[name] = pane
         self.stylesheet.read(styles)
+        self.stylesheet.parse()  # else only what is mounted after the pane would be styled by it
         return pane
 
     def call_when_ready(self, name: ScreenName, call: Callable[[], object]) -> None:

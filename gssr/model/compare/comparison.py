@@ -34,7 +34,7 @@ from gssr.metrics import BY_NAME, DETECTION_METRICS, SCORE_INPUTS
 from gssr.model.analyze import Options
 from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.compare.contrast import METRICS, measured_metrics
+from gssr.model.compare.compared_metrics import METRICS, measured_metrics
 from gssr.model.compare.pairs import Pairs, pairs
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.results import SEVERITIES, Analysis, AnalysisWindow, Grid, Kind, Phase, Series, Verdict
@@ -135,7 +135,7 @@ class CategoryChange:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``b`` compared with ``a``. ``totals``: the score, the imbalance of SM activity, duration, GPU-hours and energy, in the
-    order of BETTER; ``metrics``: those that either run has samples of, in the order of gssr.model.compare.contrast.METRICS.
+    order of BETTER; ``metrics``: those that either run has samples of, in the order of METRICS.
     ``phases``: by kind, of a and of b, None where it has none. Verdicts are told apart by their codes: ``gained`` b alone
     has, ``lost`` a alone, ``kept`` both (as b has them, and in ``kept_before`` as a has them). ``notes`` say in what else
     the two differ. ``pairs``: which GPU of a was compared with which of b, None where there are no pairs.

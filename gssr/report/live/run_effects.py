@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from gssr.model.compare.alignment import seconds
+from gssr.model.compare.compared_metrics import measured_metrics
 from gssr.model.compare.comparison import (
     LEAST_TOTAL_SHARE,
     CategoryChange,
@@ -11,7 +12,6 @@ from gssr.model.compare.comparison import (
     change_of_use,
     judged,
 )
-from gssr.model.compare.contrast import measured_metrics
 from gssr.model.compare.traces import Calls, NameChange, calls, names
 from gssr.model.live.live_result import Result
 from gssr.model.statistics.balance import imbalance

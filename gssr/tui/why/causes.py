@@ -90,6 +90,10 @@ class Cause(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         yield Words(classes="cause-title")
         yield Words(classes="cause-body")
 
+    def on_mount(self) -> None:
+        """Show the verdict at once: of a run that has ended no other result comes."""
+        self.query_ancestor(Causes).tell_cards()
+
     def tell(self, verdict: Verdict, is_open: bool, is_looked_at: bool) -> None:
         """Show this verdict, with numbers and advice if it ``is_open``, else as one line."""
         self.set_class(is_looked_at, "-looked-at")
@@ -197,19 +201,18 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
             added = [Cause(number) for number in range(len(cards), len(self._verdicts))]
             if added:
                 self.mount(*added, before=abstained)
-                self.call_after_refresh(self._tell)
         if self._verdicts or before:
-            self._tell()
+            self.tell_cards()
 
     def on_resize(self) -> None:
         """Open as many as there is room for."""
-        self._tell()
+        self.tell_cards()
 
-    def _tell(self) -> None:
-        """Tell each card that is mounted its verdict, and whether it is the open one."""
+    def tell_cards(self) -> None:
+        """Tell each card that holds its words its verdict, and whether it is the open one."""
         all_open = len(self._verdicts) * _ROWS <= self.size.height
         for card in self.query(Cause):
-            if card.number < len(self._verdicts) and card.is_mounted and card.query(Words):
+            if card.number < len(self._verdicts) and card.query(Words):
                 is_looked_at = card.number == self._open
                 card.tell(self._verdicts[card.number], all_open or is_looked_at, is_looked_at)
 
@@ -218,7 +221,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
         any."""
         if self._verdicts:
             self._open = min(max(number, 0), len(self._verdicts) - 1)
-            self._tell()
+            self.tell_cards()
             self.call_after_refresh(self._into_sight)
             self.post_message(Pointed(self, self._open))
 
