@@ -677,13 +677,13 @@ class LiveScreen(KeysInOrder):
         result = scene.frame.of_gpus or scene.frame
         means = {**scene.frame.window.overall(), **result.window.overall()}
         names = sorted(measured(scene), key=lambda name: name != scene.frame.grid.metric)  # the one that is shown first
-        self.search_commands(
-            [
-                (metric_of(name).label, partial(self.show_metric, name), _mean_text(means.get(name), name))
-                for name in names
-            ],
-            "a metric: a part of its name",
-        )
+        labels = {name: metric_of(name).label for name in names}
+        size = max(map(len, labels.values()), default=0)
+        choices = [
+            (f"{label:<{size}}  {_mean_text(means.get(name), name):>10}", partial(self.show_metric, name))
+            for name, label in labels.items()
+        ]
+        self.search_commands(choices, "a metric: a part of its name")
 
     def show_metric(self, name: str) -> None:
         """Draw the metric of this name in charts; do nothing before the first result."""

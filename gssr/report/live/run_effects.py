@@ -133,8 +133,8 @@ def _time_said(one: Result, other: Result) -> str:
 
 def _changes(one: Result, other: Result) -> tuple[CategoryChange, ...]:
     """Return how the share of each category of GPU time changed from A to B; empty while either is not judged yet."""
-    judged = one.judgement, other.judgement
-    return () if judged[0] is None or judged[1] is None else category_changes(judged[0].breakdown, judged[1].breakdown)
+    before, after = one.judgement, other.judgement
+    return () if before is None or after is None else category_changes(before.breakdown, after.breakdown)
 
 
 def _relative(a: float | None, b: float | None) -> tuple[str, float]:
