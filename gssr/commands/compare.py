@@ -85,8 +85,8 @@ _CHANGE = re.compile(r"\s*([\w.]+)\s*([<>])\s*([+-]?\d*\.?\d+)\s*(%?)\s*")
 def condition_of(text: str) -> Condition:
     """Parse a condition, ``score < -5 %`` or ``imbalance > 0.02``. Raises ValueError with a sentence."""
     from gssr.model.breakdown.categories import POSITIONS
+    from gssr.model.compare.compared_metrics import METRICS
     from gssr.model.compare.comparison import BETTER
-    from gssr.model.compare.contrast import METRICS
 
     found = _CHANGE.fullmatch(text)
     if found is None:

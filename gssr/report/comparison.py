@@ -217,18 +217,19 @@ def _breakdown(letters: str, part: Sequence[Comparison], options: PageOptions, m
         head += [TableColumn(letter, "right"), TableColumn(f"{letter} - A", "right")]
         head += [TableColumn("+-" if options.ascii else "±", "right", drop=1)]
     lines: list[list[Cell]] = []
+    uses = [each.use for each in part if each.breakdown]
     for found in by_category:
         look = LOOKS[found[0].category.name]
         name = (Span(f"{look.marked(options.ascii)} ", look.role), Span(found[0].category.label))
-        lines.append([name, percent(found[0].before), *(cell for each in found for cell in _category_cells(each))])
+        cells = (cell for each, use in zip(found, uses, strict=True) for cell in _category_cells(each, use))
+        lines.append([name, percent(found[0].before), *cells])
     return [*rows, *table(head, lines, options.width, marks)]
 
 
-def _category_cells(each: CategoryChange) -> list[Cell]:
-    """Return three cells: the share after the change, the change in points, and the error of both shares."""
-    role: Role = "dim"
-    if each.is_certain:
-        role = "value" if not each.category.is_loss else "bad" if each.change > 0 else "good"
+def _category_cells(each: CategoryChange, use: int) -> list[Cell]:
+    """Return three cells: the share after the change, the change in points, and the error of both shares. ``use``:
+    see ``gssr.model.compare.comparison.change_of_use``."""
+    role = _LOOKS[each.outcome(use)][1]
     return [
         percent(each.after), (Span(f"{signed(100 * each.change, 1)} %", role),), (Span(percent(each.error), "dim"),)
     ]  # fmt: skip

@@ -4,10 +4,10 @@ plotext keeps its figure, its theme and its size limits in global state: all of 
 colours are not used; the rows carry roles like every other drawing.
 """
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,29 +21,27 @@ from gssr.render.roles import Role, Row, Span
 
 LEAST_COLUMNS = 8
 """A canvas narrower than this is not drawn."""
-_PLAIN, _BAND = -2, -1
-_ROLES: dict[int, Role] = {_PLAIN: "plain", _BAND: "band"}
-"""Codes of cells without a line."""
 MANUAL = "plotext._doc.doc"
-"""The module of plotext that builds its interactive manual (``plotext.doc``), of 6.1. A later version that has none of this
-name is imported whole."""
+_LEFT_OUT: dict[str, Any] = {
+    MANUAL: SimpleNamespace(docs=None), "plotext._tests.run": SimpleNamespace(test=lambda: None), "PIL": None,
+}  # fmt: skip
+"""What plotext imports for its interactive manual (``plotext.doc``), its own tests and images, of 6.1. A later version that
+has none of these names is imported whole."""
 
 
-def _without_manual() -> Any:
-    """Import plotext, but not its manual, which nobody reads here and whose building is more than half of the import's
-    time. Returns the module."""
-    if MANUAL in sys.modules:
+def _import_plotext() -> Any:
+    """Import plotext without what nobody needs here, which is most of the import's time. Returns the module."""
+    left_out = {name: found for name, found in _LEFT_OUT.items() if name not in sys.modules}
+    sys.modules.update(left_out)
+    try:
         import plotext
-    else:
-        sys.modules[MANUAL] = SimpleNamespace(docs=None)  # type: ignore[assignment]
-        try:
-            import plotext
-        finally:
-            del sys.modules[MANUAL]
+    finally:
+        for name in left_out:
+            del sys.modules[name]
     return plotext
 
 
-plotext = _without_manual()
+plotext = _import_plotext()
 
 
 def band_chart(
@@ -55,8 +53,8 @@ def band_chart(
 
     ``mean``, ``low`` and ``high`` [columns] are fractions of the full scale: the line, and the ends of the band. A column
     of NaN stays empty and breaks the line; what is beyond the scale is drawn at its edge. ``y_labels`` are set at equal
-    distances from bottom to top, ``x_ticks`` at columns (``at``, counted from 0). ``roles`` [columns]: those of the line,
-    by default a series'. Fewer than 8 columns give no lines.
+    distances from bottom to top, ``x_ticks`` at columns (``at``, counted from 0). ``roles`` [height]: those of the line
+    by its height, from the bottom up, by default a series'. Fewer than 8 columns give no lines.
     """
     n, tall = len(mean), height + 1 + bool(x_ticks)
     if n < LEAST_COLUMNS:
@@ -74,17 +72,12 @@ def band_chart(
         lines = _lines(figure, glyphs)[:tall]
     known = np.isfinite(low) & np.isfinite(high)
     bottom, top = (np.floor(np.clip(np.where(known, end, 0.0), 0.0, 1.0) * (height - 1) + 0.5) for end in (low, high))
-    names = list(dict.fromkeys(roles)) or ["series"]
-    line_codes = np.array([names.index(role) for role in roles] or [0] * n)
     rows = []
     for cell, line in zip(range(height - 1, -1, -1), lines, strict=False):
         cells = np.array(list(line[gutter + 1 :].ljust(n)))
         cells[(cells == " ") & known & (bottom <= cell) & (cell <= top)] = glyphs.band
-        cell_codes = np.where(cells == " ", _PLAIN, np.where(cells == glyphs.band, _BAND, line_codes))
-        edges = [0, *(np.flatnonzero(cell_codes[1:] != cell_codes[:-1]) + 1).tolist(), len(cells)]
-        text, codes = "".join(cells.tolist()), cell_codes.tolist()
-        spans = (Span(text[at:end], _ROLES.get(codes[at]) or names[codes[at]]) for at, end in pairwise(edges))
-        rows.append((Span(line[: gutter + 1], "dim"), *spans))
+        drawn = line[: gutter + 1] + "".join(cells.tolist())
+        rows.append(_row(drawn, gutter + 1, glyphs.band, roles[cell] if roles else "series"))
     return [*rows, *((Span(line, "dim"),) for line in lines[height:])]
 
 
@@ -146,13 +139,8 @@ def _lines(figure: Any, glyphs: Glyphs) -> list[str]:
     return (text.translate(TO_ASCII) if glyphs.band.isascii() else text).split("\n")
 
 
-def _row(line: str, axis: int, band: str) -> Row:
-    """Return the line with roles: the axis up to cell ``axis``, then band, line and blanks."""
-    spans = [Span(line[:axis], "dim")]
-    for char in line[axis:]:
-        role: Role = "plain" if char == " " else "band" if char == band else "series"
-        if spans[-1].role == role:
-            spans[-1] = Span(spans[-1].text + char, role)
-        else:
-            spans.append(Span(char, role))
-    return tuple(spans)
+def _row(line: str, axis: int, band: str, curve: Role = "series") -> Row:
+    """Return the line with roles: the axis up to cell ``axis``, then band, ``curve`` and blanks."""
+    pieces = re.findall(f" +|{re.escape(band)}+|[^ {re.escape(band)}]+", line[axis:])
+    roles: dict[str, Role] = {" ": "plain", band: "band"}
+    return (Span(line[:axis], "dim"), *(Span(piece, roles.get(piece[0], curve)) for piece in pieces))

@@ -61,7 +61,6 @@ from gssr.tui.shared.panel import Words
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.top_bar import TopBar
 from gssr.tui.themes import DEFAULT, FEW_COLOURS, MARKED_WITHOUT_COLOURS, NO_COLOURS, THEMES, Palette, text_variables
-from gssr.tui.trace.cursor import picked
 from gssr.tui.view import Scene, ScreenName, View
 from gssr.tui.wire import Wire, thrifty
 
@@ -136,7 +135,6 @@ class LiveScreen(KeysInOrder):
             for at, tab in enumerate(TABS, 1)
         ),
         key("m", "metric", "Metric", "choose the metric that charts show, by its name"),
-        key("M", "move('next_metric')", "Next metric", "the next metric that was measured", show=False),
         key("w", "window", "Window", "the newest seconds, the whole run, or its last minutes"),
         key("space", "move('pause')", "Pause", "hold the view still, or go on with the newest sample"),
         key("p", "move('play')", "Play", "play the recording; again: faster, then stop", show=False),
@@ -144,8 +142,6 @@ class LiveScreen(KeysInOrder):
         key("minus", "move('zoom_out')", "Zoom out", ZOOM_OUT, show=False),
         key("left_square_bracket", "move('step_back')", "Back", "one column back in time", show=False),
         key("right_square_bracket", "move('step_forward')", "On", "one column on in time", show=False),
-        key("left_curly_bracket", "move('leap_back')", "Leap back", "ten columns back in time", show=False),
-        key("right_curly_bracket", "move('leap_forward')", "Leap on", "ten columns on in time", show=False),
         key("t", "go_to", "Go to", "go to a time: 90, 5m, 1:30 after the start, -60 before the end", show=False),
         key("z", "zoom_panel", "Maximise", "give the focused panel the whole screen, or take it back"),
         key("e", "events", "Events", "what happened: the list of events", show=False),
@@ -266,6 +262,7 @@ class LiveScreen(KeysInOrder):
         pane, styles = next(tab for tab in TABS if tab.name == name).make()
         self._panes[name] = pane
         self.stylesheet.read(styles)
+        self.stylesheet.parse()  # else only what is mounted after the pane would be styled by it
         return pane
 
     def call_when_ready(self, name: ScreenName, call: Callable[[], object]) -> None:
@@ -547,8 +544,12 @@ class LiveScreen(KeysInOrder):
             return
         name: ScreenName = event.pane.id  # type: ignore[assignment]
         if event.tabbed_content.id == "screens" and name != self.view.screen and name == event.tabbed_content.active:
-            scene = self.scene()
-            place = self.view.place if scene is None or (pointed := picked(scene)) < 0 else pointed  # Why tells of it
+            place, scene = self.view.place, self.scene()
+            if scene is not None and scene.frame.part is not None:
+                from gssr.tui.trace.cursor import picked  # with all that reads traces
+
+                pointed = picked(scene)
+                place = place if pointed < 0 else pointed  # Why tells of it
             self.change_view(replace(self.view, screen=name, row=0, top=0, opened=False, trail=(), place=place))
 
     def action_tab(self, name: ScreenName) -> None:
@@ -669,22 +670,26 @@ class LiveScreen(KeysInOrder):
         self._send_query()
 
     def action_metric(self) -> None:
-        """Choose in a dialog the metric that charts show; do nothing before the first result."""
-        from gssr.tui.dialogs.choose import ChooseOne
-
+        """Choose in the command palette the metric that charts show; do nothing before the first result."""
         scene = self.scene()
         if scene is None:
             return
         result = scene.frame.of_gpus or scene.frame
         means = {**scene.frame.window.overall(), **result.window.overall()}
-        options = [(metric_of(name).label, _mean_text(means.get(name), name), name) for name in measured(scene)]
+        names = sorted(measured(scene), key=lambda name: name != scene.frame.grid.metric)  # the one that is shown first
+        labels = {name: metric_of(name).label for name in names}
+        size = max(map(len, labels.values()), default=0)
+        choices = [
+            (f"{label:<{size}}  {_mean_text(means.get(name), name):>10}", partial(self.show_metric, name))
+            for name, label in labels.items()
+        ]
+        self.search_commands(choices, "a metric: a part of its name")
 
-        def chosen(name: str | None) -> None:
-            now = self.scene()
-            if name and now is not None:
-                self.change_view(of_metric(now, name))
-
-        self.push_screen(ChooseOne("metric", options, scene.frame.grid.metric), chosen)
+    def show_metric(self, name: str) -> None:
+        """Draw the metric of this name in charts; do nothing before the first result."""
+        scene = self.scene()
+        if scene is not None:
+            self.change_view(of_metric(scene, name))
 
     def action_go_to(self) -> None:
         """Ask in a dialog for a time, and move the cursor and the window there; a notice if it is no time."""

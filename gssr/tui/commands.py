@@ -11,7 +11,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from gssr.render.cells import clean
 from gssr.render.scale import metric_of
-from gssr.tui.moves import measured, of_metric
+from gssr.tui.moves import measured
 from gssr.tui.shared.live_app import LiveApp
 from gssr.tui.vampir import DISPLAYS, Display
 
@@ -79,12 +79,7 @@ class Everything(Provider):
         scene = self.app.scene()
         for name in measured(scene) if scene else ():
             metric = metric_of(name)
-            yield PaletteCommand(f"Metric {metric.label}", metric.meaning, partial(self._show_metric, name))
-
-    def _show_metric(self, name: str) -> None:
-        scene = self.app.scene()
-        if scene is not None:
-            self.app.change_view(of_metric(scene, name))
+            yield PaletteCommand(f"Metric {metric.label}", metric.meaning, partial(self.app.show_metric, name))
 
     def _places(self, query: str) -> Iterator[PaletteCommand]:
         """Yield a command for each node and each GPU whose name holds all words of ``query``, at most _MOST of either;

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 SPEEDS = (0.0, 1.0, 10.0, 60.0)
 """Seconds of a recording a second, one after another."""
-LEAP = 10
-"""Columns that a leap in time covers."""
 
 Move = Callable[[Scene], View]
 
@@ -118,16 +116,6 @@ def go_to(scene: Scene, text: str) -> View:
 # What is shown
 
 
-def _next_metric(scene: Scene) -> View:
-    """Show the next metric that was measured, after the last one the first; the view is unchanged if there is none."""
-    names = measured(scene)
-    if not names:
-        return scene.view
-    shown = scene.view.metric if scene.view.metric in names else scene.frame.grid.metric
-    at = names.index(shown) if shown in names else -1
-    return of_metric(scene, names[(at + 1) % len(names)])
-
-
 def of_metric(scene: Scene, metric: str) -> View:
     """Return the view of another metric. Between metrics of GPUs and of nodes the selection changes along: to the
     nodes of the selected GPUs, or to all GPUs on the selected nodes."""
@@ -207,9 +195,6 @@ MOVES: dict[str, Move] = {
     "zoom_out": _zoom(2.0),
     "step_back": _step(-1),
     "step_forward": _step(1),
-    "leap_back": _step(-LEAP),
-    "leap_forward": _step(LEAP),
-    "next_metric": _next_metric,
     "level": _level,
     "group": _group,
     "align": _align,

@@ -1,9 +1,8 @@
 """What is written to the terminal, in as few bytes as it takes, and never more than a slow line carries in half a second.
 
 Textual writes a whole widget anew when a cell of it has changed, and names every colour each time. This driver, below all of
-it, keeps what the terminal shows as cells, and writes those that differ, colour by colour: to move to the next place where a
-colour is needed takes half the bytes of naming it again. Blanks take any colour of text, and a terminal that can repeat a
-character is told how often.
+it, keeps what the terminal shows as cells, and writes those that differ. Blanks take any colour of text, and a terminal that
+can repeat a character is told how often.
 What cannot be sent yet, because the last bytes have not arrived, is not queued: when the terminal has said where its cursor
 is, the newest cells are sent, from the top down.
 
@@ -51,11 +50,6 @@ _KEPT = 4
 """So many cells that did not change are written again rather than skipped: moving the cursor costs as much."""
 _LEAST, _MOST, _SECONDS, _PATIENCE = 1024, 1 << 16, 0.5, 5.0
 """Bytes that are on their way at least and at most; what takes so long to arrive; and how long an answer is waited for."""
-_BESIDE = 2
-"""Bytes that a piece of text takes besides, at least on the average: a move, or its share of a colour."""
-_LEAST_GAIN = 12
-"""Cells that moving a part of a line must save: it takes two sequences (DCH and ICH, which all terminals since the VT102
-know)."""
 _SILENT = 0.5
 """A terminal that has not answered the first question by then is asked no more. Nothing is drawn before: how much a slow
 line can take is not known until then."""
@@ -120,18 +114,6 @@ def _change(before: _Style, after: _Style) -> str:
     return f"\x1b[{';'.join(codes)}m"
 
 
-class _Piece(NamedTuple):
-    """Cells of one style beside each other, of line ``y`` from column ``x`` to before ``end``, and the text that draws them.
-    ``is_blank``: nothing is seen of them but what is behind them."""
-
-    y: int
-    x: int
-    end: int
-    style: _Style
-    text: str
-    is_blank: bool
-
-
 class _Line:
     """One line of cells: of each its character ("" behind a wide one) and its style."""
 
@@ -172,56 +154,22 @@ class _Line:
         for first, end in pairwise([0, *far, len(differs)] if differs else ()):
             yield self._whole(differs[first], differs[end - 1] + 1)
 
-    def rolled(self, sent: "_Line") -> tuple[int, int] | None:
-        """Return [first, end) of the cells that hold what ``sent`` has one cell further right, as time has rolled on
-        by a column; None if moving them saves fewer than _LEAST_GAIN cells."""
-        chars, styles, before, looks = self.chars, self.styles, sent.chars, sent.styles
-        n = min(len(chars), len(before) - 1)
-        if n < _LEAST_GAIN or (chars == before and styles == looks) or "" in chars or "" in before:
-            return None
-        pairs = zip(chars, before, styles, looks, strict=False)
-        stays = [char == then and style == look for char, then, style, look in pairs]
-        if stays.count(False) < _LEAST_GAIN:
-            return None
-        best, found, sum_, begun = 0, None, 0, 0
-        for x in range(n):
-            sum_ += (chars[x] == before[x + 1] and styles[x] == looks[x + 1]) - stays[x]
-            if sum_ <= 0:
-                sum_, begun = 0, x + 1
-            elif sum_ > best:
-                best, found = sum_, (begun, x + 1)
-        return found if best >= _LEAST_GAIN else None
-
-    def pieces(self, y: int, first: int, end: int, repeats: bool) -> Iterator["_Piece"]:
-        """Yield the cells from ``first`` to before ``end`` in pieces of one style each, as line ``y``; blanks take any
-        colour of text: they are a part of what is beside them. ``repeats``: the terminal can repeat a character."""
-        chars, styles = self.chars, self.styles
-        begun, x = first, first
-        kept, is_blank = _on_blank(styles[first] or _PLAIN), True
+    def drawn(self, first: int, end: int, pen: _Style, repeats: bool) -> tuple[str, _Style]:
+        """Return the text that draws the cells from ``first`` to before ``end``, and the terminal's style after it, which
+        was ``pen`` before. ``repeats``: the terminal can repeat a character."""
+        chars, styles, out, x = self.chars, self.styles, list[str](), first
         while x < end:
             own, after = styles[x], x + 1
             while after < end and styles[after] == own:
                 after += 1
-            style = own or _PLAIN
-            ground = _on_blank(style)
-            blank = style == ground and not "".join(chars[x:after]).strip(" ")
-            if is_blank and kept == ground:
-                kept, is_blank = style, blank
-            elif not (blank and _on_blank(kept) == style):
-                yield self._piece(y, begun, x, kept, is_blank, repeats)
-                begun, kept, is_blank = x, style, blank
+            style, text = own or _PLAIN, "".join(chars[x:after])
+            takes_any_ink = not text.strip(" ") and _on_blank(style) == _on_blank(pen)
+            if style != pen and not takes_any_ink:
+                out.append(_change(pen, style))
+                pen = style
+            out.append(_ALIKE.sub(_told, text) if repeats else text)
             x = after
-        yield self._piece(y, begun, end, kept, is_blank, repeats)
-
-    def _piece(self, y: int, first: int, end: int, style: _Style, is_blank: bool, repeats: bool) -> "_Piece":
-        text = "".join(self.chars[first:end])
-        return _Piece(y, first, end, style, _ALIKE.sub(_told, text) if repeats else text, is_blank)
-
-    def roll(self, first: int, end: int) -> None:
-        """Move the cells after ``first`` up to ``end`` one to the left; what is known of the cell that becomes free is
-        nothing."""
-        for cells, unknown in ((self.chars, "?"), (self.styles, None)):
-            cells[first : end + 1] = [*cells[first + 1 : end + 1], unknown]  # type: ignore[list-item]
+        return "".join(out), pen
 
     def _whole(self, first: int, end: int) -> tuple[int, int]:
         """Widen [first, end) so that it holds no half of a wide character."""
@@ -359,57 +307,26 @@ class Wire:
             self._probe()
             return
         room = self._room if self._answers else _MOST * 16
-        rolled, pieces, n = list[str](), list[_Piece](), 0
+        out, n, at = list[str](), 0, (-1, -1)
         for y in sorted(self._dirty):
             line, sent = self._wanted[y], self._sent.setdefault(y, _Line())
-            rolls = line.rolled(sent)
-            if rolls is not None:
-                first, end = rolls
-                rolled.append(f"\x1b[{y + 1};{first + 1}H\x1b[P\x1b[{end + 1}G\x1b[@")
-                n += len(rolled[-1])
-                sent.roll(first, end)
             for first, end in line.changes(sent):
-                found = list(line.pieces(y, first, end, self._repeats))
-                n += sum(len(piece.text.encode()) + _BESIDE for piece in found)
-                pieces += found
+                text, self._pen = line.drawn(first, end, self._pen, self._repeats)
+                out += (_move(at, y, first), text)
+                at, n = (y, end), n + len(text.encode())
             sent.chars, sent.styles = line.chars[:], line.styles[:]
             self._dirty.discard(y)
             if n >= room:
                 break
-        if not (rolled or pieces):
+        if not out:
             return
-        if rolled and self._pen != _PLAIN:  # new blanks take the colour behind
-            rolled.insert(0, "\x1b[m")
-            self._pen = _PLAIN
-        drawn, self._pen = _drawn(pieces, self._pen)
-        text = "".join(rolled) + drawn
+        text = "".join(out)
         if self._at_once and not self._dirty:  # what comes in parts is seen in parts
             text = f"{_BEGIN}{text}{_END}"
         if self._answers:
             self._asked, self._since = len(text.encode()), time.monotonic()
             text += _ASK
         self._write(text)
-
-
-def _drawn(pieces: list[_Piece], pen: _Style) -> tuple[str, _Style]:
-    """Return the text that draws these pieces, colour by colour, and the terminal's style after it, which was ``pen``
-    before."""
-    by_style: dict[_Style, list[_Piece]] = {}
-    for piece in sorted(pieces, key=lambda each: each.is_blank):
-        style = piece.style
-        if piece.is_blank:
-            style = next((each for each in (*by_style, pen) if _on_blank(each) == style), style)
-        by_style.setdefault(style, []).append(piece)
-    out: list[str] = []
-    at = (-1, -1)
-    for style in sorted(by_style, key=lambda each: each != pen):
-        if style != pen:
-            out.append(_change(pen, style))
-            pen = style
-        for piece in sorted(by_style[style]):
-            out += (_move(at, piece.y, piece.x), piece.text)
-            at = piece.y, piece.end
-    return "".join(out), pen
 
 
 def _move(at: tuple[int, int], y: int, x: int) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.compare.comparison import TENTHS, Comparison, FigureChange, compare, judged, turned
+from gssr.model.compare.comparison import TENTHS, CategoryChange, Comparison, FigureChange, compare, judged, turned
 from gssr.model.compare.pairs import Pairs, pairs
 from gssr.model.results import Analysis, Finding, Phase, Unplaced, Verdict
 from gssr.render.roles import text_of
@@ -63,6 +63,25 @@ def test_a_change_beyond_noise_is_found_and_has_the_right_sign() -> None:
     assert (up.metrics["sm_active"].outcome, down.metrics["sm_active"].outcome) == ("better", "worse")
     assert (up.score.outcome, down.score.outcome) == ("better", "worse")
     assert (up.metrics["power_usage"].outcome, down.metrics["power_usage"].outcome) == ("higher", "lower")
+
+
+def test_a_run_whose_gpus_do_less_is_not_called_better_for_taking_less_nor_one_worse_for_doing_more() -> None:
+    def of(found: Comparison) -> list[str]:
+        return [found.totals[name].outcome for name in ("duration_s", "gpu_hours", "energy_j")]
+
+    worked = replace(job(), gpu_hours=0.6, energy_j=9e5)
+    idle = job(0.01)
+    idle = replace(idle, window=replace(idle.window, end=idle.window.start + 200), gpu_hours=0.4, energy_j=2e5)
+    fast = replace(idle, score=worked.score, metrics=worked.metrics)
+    assert of(compare(worked, idle)) == ["lower"] * 3 and of(compare(idle, worked)) == ["higher"] * 3
+    assert of(compare(worked, fast)) == ["better"] * 3 and of(compare(fast, worked)) == ["worse"] * 3
+    assert compare(worked, idle).score.outcome == "worse"
+    waits = next(each for each in CATEGORIES if each.is_loss)
+    less = CategoryChange(waits, 0.5, 0.1, 0.01)
+    assert [less.outcome(use) for use in (-1, 0, 1)] == ["lower", "better", "better"]
+    more = CategoryChange(waits, 0.1, 0.5, 0.01)
+    assert [more.outcome(use) for use in (-1, 0, 1)] == ["worse", "worse", "higher"]
+    assert CategoryChange(waits, 0.5, 0.495, 0.01).outcome(-1) == "within noise"
 
 
 def test_a_straggler_gained_is_no_noise() -> None:

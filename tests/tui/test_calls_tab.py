@@ -90,8 +90,13 @@ def test_a_click_on_a_head_sorts_and_a_search_counts() -> None:
         assert f"hold {name}" in str(table.border_title)
         await pilot.press("escape")
         assert len(table.order) == len(table.values["name"])
+        whole = str(table.border_title)
+        await pilot.press("plus")
+        await until(pilot, lambda: " to " in str(table.border_title))
+        await pilot.press("s")
+        assert " to " in seen(app).splitlines()[3] and " to " not in whole
 
-    work(app, steps, (120, 36))
+    work(app, steps, (80, 24))
 
 
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 36), (200, 60)])
@@ -331,7 +336,7 @@ def test_job_of_a_trace_fits_into_the_screen(size: tuple[int, int]) -> None:
     async def steps(pilot: Pilot[int]) -> None:
         await until(pilot, lambda: app.results and app.results[0].part is not None)
         await pilot.pause(0.3)
-        body = app.query_one("#job-body").region
+        body = app.query_one("#job-pane").region
         assert max(panel.region.bottom for panel in app.query("#job-right > *") if panel.display) <= body.bottom
 
     work(app, steps, size)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from textual.command import CommandPalette
 from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Digits, HelpPanel, Input, KeyPanel, Label, TabbedContent
@@ -22,7 +23,6 @@ from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.report.live.gpu_columns import MEAN, NAME
 from gssr.report.live.times_of_run import part_text, width_text
 from gssr.tui.app import LiveScreen
-from gssr.tui.dialogs.choose import ChooseOne
 from gssr.tui.gpus.inspector import Inspector
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.job.space_average import SpaceAverage
@@ -75,7 +75,7 @@ def test_job_says_the_score_as_such_and_what_is_wrong(recording: str) -> None:
         score = app.results[0].whole.score()
         assert score is not None
         assert app.query_one("#score-digits", Digits).value == f"{score:.3f}"
-        assert str(app.query_one("#score-word", Label).render()) == "score"
+        assert str(app.query_one("#score-words", Label).render()).startswith("score\n")
         text = seen(app)
         assert "of the GPU time computes" in text and "warning" in text and "every GPU over time" in text
 
@@ -335,7 +335,7 @@ def test_a_metric_is_chosen_by_a_part_of_its_name(recording: str) -> None:
 
     async def steps(pilot: Pilot[int]) -> None:
         await pilot.press("m")
-        assert isinstance(app.screen, ChooseOne)
+        assert isinstance(app.screen, CommandPalette)
         await pilot.press(*"dram", "enter")
         await until(pilot, lambda: app.results[0].grid.metric == "dram_active")
         assert "DRAM active" in str(app.query_one(SpaceAverage).border_title)

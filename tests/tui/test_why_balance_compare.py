@@ -27,6 +27,7 @@ from gssr.tui.app import LiveScreen
 from gssr.tui.balance.gpu_bars import GpuBars
 from gssr.tui.compare.curves import Curves
 from gssr.tui.compare.effect_table import EffectTable
+from gssr.tui.compare.sentence import CompareSentence
 from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.why.account import AccountTree, items_of
@@ -241,7 +242,7 @@ def test_the_sentence_is_judged_by_time_and_by_where_the_gpu_time_goes(plants: d
     found = effects(one, two)
     assert [(each.first, each.second) for each in found if each.name == label] == [("2.7 %", "0.7 %")]
     assert [each.outcome for each in found[:2]] == ["better", "better"] and found[0].weight >= found[1].weight
-    assert all(each.outcome == "same" for each in effects(one, one) if each.outcome != "unknown")
+    assert all(each.outcome == "within noise" for each in effects(one, one) if each.outcome != "unknown")
     assert "as long as A" in sentence(one, one) and "score" in sentence(one, one)
 
 
@@ -252,15 +253,15 @@ def test_a_run_whose_gpus_do_less_is_not_called_better_nor_one_worse_for_doing_m
     generate(idle, "idle", 8, 0.1, 0.5)
     worked, unused = pair({**plants, "idle": idle}, "before", "idle")
     assert use_change(worked, unused) == -1 and use_change(unused, worked) == 1 and use_change(worked, worked) == 0
-    assert outcome_of_sentence(worked, unused) == "less" and outcome_of_sentence(unused, worked) == "more"
+    assert outcome_of_sentence(worked, unused) == "lower" and outcome_of_sentence(unused, worked) == "higher"
     said = sentence(worked, unused)
     assert "B takes 24.9 % less time" in said and "GPUs that did nothing 0.0 % → 100.0 %" in said
     assert said.endswith("score 0.600 → 0.000.")
     outcomes = {each.name: each.outcome for each in effects(worked, unused)}
-    assert {outcomes[name] for name in ("duration", "GPU-hours", "energy", "idle while other GPUs work")} == {"less"}
+    assert {outcomes[name] for name in ("duration", "GPU-hours", "energy", "idle while other GPUs work")} == {"lower"}
     assert "better" not in outcomes.values() and outcomes["GPUs that did nothing"] == "worse"
     back = {each.name: each.outcome for each in effects(unused, worked)}
-    assert {back[name] for name in ("duration", "GPU-hours", "energy")} == {"more"} and "worse" not in back.values()
+    assert {back[name] for name in ("duration", "GPU-hours", "energy")} == {"higher"} and "worse" not in back.values()
 
 
 def test_compare_shows_both_runs_over_each_other_and_in_words(plants: dict[str, str]) -> None:
@@ -278,6 +279,9 @@ def test_compare_shows_both_runs_over_each_other_and_in_words(plants: dict[str, 
         assert "aligned at their starts" in str(app.query_one(Curves).border_subtitle)
         await pilot.press("a")
         await until(pilot, lambda: "begin to work" in str(app.query_one(Curves).border_subtitle))
+        await pilot.press("plus")
+        await until(pilot, lambda: "run better?, 0:" in str(app.query_one(CompareSentence).border_title))
+        assert "B takes" not in seen(app) and "effect first, 0:" in str(table.border_title)
 
     work([plants["before"], plants["after"]], steps, (120, 50))
 

@@ -30,11 +30,11 @@ from typing import Literal
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.metrics import BY_NAME, SCORE_INPUTS
+from gssr.metrics import BY_NAME, DETECTION_METRICS, SCORE_INPUTS
 from gssr.model.analyze import Options
 from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.compare.contrast import METRICS, measured_metrics
+from gssr.model.compare.compared_metrics import METRICS, measured_metrics
 from gssr.model.compare.pairs import Pairs, pairs
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.results import SEVERITIES, Analysis, AnalysisWindow, Grid, Kind, Phase, Series, Verdict
@@ -53,6 +53,9 @@ BETTER: Mapping[str, int] = {
 TENTHS, FEWEST_TENTHS = 10, 5
 LEAST_SHARE, LEAST_POINTS = 0.01, 0.005
 LEAST_TOTAL_SHARE = 0.02
+LEAST_CHANGE_OF_USE = 0.02
+"""Two runs differ in how they use their GPUs from so much of the score, or of the full scale of the best metric of use, on
+(a threshold of our own)."""
 LEAST_TOLD = 0.01
 """Of a verdict that both runs have: a cost that differs by less of the GPUs' time is the same, as most shares are told in
 whole percent; and so is any other number that differs by less than this share of the first (limits of our own)."""
@@ -114,6 +117,12 @@ class CategoryChange:
         """True if the share changed by more than both errors together, and by enough to be worth a word."""
         return abs(self.change) > max(self.error, LEAST_TOLD)
 
+    def outcome(self, use: int) -> Outcome:
+        """Judge the change: less of a loss is better, unless ``use`` (``change_of_use``) says the opposite."""
+        if not self.is_certain:
+            return "within noise"
+        return outcome_of_change(self.change, -1 if self.category.is_loss else 0, use)
+
     @property
     def figure(self) -> FigureChange:
         """The same change as that of a number of both runs, by which conditions judge."""
@@ -126,11 +135,12 @@ class CategoryChange:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``b`` compared with ``a``. ``totals``: the score, the imbalance of SM activity, duration, GPU-hours and energy, in the
-    order of BETTER; ``metrics``: those that either run has samples of, in the order of gssr.model.compare.contrast.METRICS.
+    order of BETTER; ``metrics``: those that either run has samples of, in the order of METRICS.
     ``phases``: by kind, of a and of b, None where it has none. Verdicts are told apart by their codes: ``gained`` b alone
     has, ``lost`` a alone, ``kept`` both (as b has them, and in ``kept_before`` as a has them). ``notes`` say in what else
     the two differ. ``pairs``: which GPU of a was compared with which of b, None where there are no pairs.
-    ``breakdown``: how the shares of the GPU time changed, a change for each category; empty where a run has none."""
+    ``breakdown``: how the shares of the GPU time changed, a change for each category; empty where a run has none.
+    ``use``: whether b uses its GPUs more than a (``change_of_use``)."""
 
     a: Analysis
     b: Analysis
@@ -144,6 +154,7 @@ class Comparison:
     pairs: Pairs | None
     kept_before: tuple[Verdict, ...]
     breakdown: tuple[CategoryChange, ...] = ()
+    use: int = 0
 
     @property
     def score(self) -> FigureChange:
@@ -164,7 +175,8 @@ OPTIONS = Options(series=tuple(dict.fromkeys((*METRICS, *SCORE_INPUTS))), bins=_
 def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
     """Compare run ``b`` with run ``a``, both analysed with OPTIONS: scores, metrics, phases, verdicts and the breakdown of
     the GPU time. The result's notes call them A and ``letter``."""
-    names = measured_metrics(*({name: own.mean for name, own in run.metrics.items()} for run in (a, b)))
+    means = [{name: own.mean for name, own in run.metrics.items()} for run in (a, b)]
+    use = change_of_use((a.score, b.score), means[0], means[1])
     of_a, of_b = a.judgement.verdicts, b.judgement.verdicts
     codes = [{verdict.code for verdict in verdicts} for verdicts in (of_a, of_b)]
     paired = pairs(a.gpus, b.gpus)
@@ -173,8 +185,8 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
     return Comparison(
         a=a,
         b=b,
-        totals=_totals(a, b, paired),
-        metrics={name: _metric(name, a, b, paired) for name in names},
+        totals=_totals(a, b, paired, use),
+        metrics={name: _metric(name, a, b, paired) for name in measured_metrics(*means)},
         phases=_phases(a, b),
         gained=tuple(verdict for verdict in of_b if verdict.code not in codes[0]),
         lost=tuple(verdict for verdict in of_a if verdict.code not in codes[1]),
@@ -183,7 +195,36 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
         pairs=paired,
         kept_before=tuple(before[verdict.code] for verdict in kept),
         breakdown=category_changes(a.judgement.breakdown, b.judgement.breakdown),
+        use=use,
     )
+
+
+def change_of_use(
+    scores: Sequence[float | None], means: Mapping[str, float | None], other_means: Mapping[str, float | None]
+) -> int:
+    """Tell whether the second run uses its GPUs clearly more than the first (1), clearly less (-1), or neither or nobody
+    knows (0): by the ``scores`` of both, or without one by the best metric of use of which both have a mean.
+
+    A run whose GPUs do less is not better for taking less time, energy or idle time.
+    """
+    used = list(scores)
+    if None in used:
+        of_both = (name for name in DETECTION_METRICS if None not in (means.get(name), other_means.get(name)))
+        best = next(of_both, "")
+        used = [means.get(best), other_means.get(best)]
+    a, b = used
+    if a is None or b is None or abs(b - a) <= LEAST_CHANGE_OF_USE:
+        return 0
+    return 1 if b > a else -1
+
+
+def outcome_of_change(difference: float, better: int, use: int) -> Outcome:
+    """Judge a change that is more than noise: "better" or "worse" if more of the number is ``better`` (1) or worse (-1),
+    "higher" or "lower" if neither (0), or if the ``use`` of the GPUs (``change_of_use``) says the opposite."""
+    sign = better * (1 if difference > 0 else -1)
+    if not sign or sign == -use:
+        return "higher" if difference > 0 else "lower"
+    return "better" if sign > 0 else "worse"
 
 
 def category_changes(before: Breakdown | None, after: Breakdown | None) -> tuple[CategoryChange, ...]:
@@ -225,10 +266,10 @@ def compared(analysis: Analysis) -> Analysis:
     return replace(analysis, gpu_series=kept, judgement=replace(analysis.judgement, unevenness=None))
 
 
-def judged(name: str, a: float | None, b: float | None, noise: float | None) -> FigureChange:
+def judged(name: str, a: float | None, b: float | None, noise: float | None, use: int = 0) -> FigureChange:
     """Compare a number of two runs (``a``, ``b``; None: unknown). The outcome is "within noise" up to a difference of
-    ``noise``; beyond it "better" or "worse" if BETTER says which way ``name`` is good, else "higher" or "lower"; "unknown"
-    if a value or the noise is None."""
+    ``noise``; beyond it as ``outcome_of_change`` says, by BETTER and ``use``; "unknown" if a value or the noise is
+    None."""
     if a is None or b is None:
         return FigureChange(name, a, b, None, None, noise, "unknown")
     difference = b - a
@@ -236,17 +277,15 @@ def judged(name: str, a: float | None, b: float | None, noise: float | None) -> 
     if noise is not None and abs(difference) <= noise:
         outcome = "within noise"
     elif noise is not None:
-        sign = BETTER.get(name, 0) * (1 if difference > 0 else -1)
-        neither: Outcome = "higher" if difference > 0 else "lower"
-        outcome = "better" if sign > 0 else "worse" if sign < 0 else neither
+        outcome = outcome_of_change(difference, BETTER.get(name, 0), use)
     return FigureChange(name, a, b, difference, difference / a if a else None, noise, outcome)
 
 
-def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, FigureChange]:
+def _totals(a: Analysis, b: Analysis, paired: Pairs | None, use: int) -> dict[str, FigureChange]:
     """Compare score, imbalance, duration, GPU-hours and energy, by name.
 
-    ``paired``: which GPUs of both runs belong together, None if they can't be paired. The last three are only judged
-    if both runs ended in the same way.
+    ``paired``: which GPUs of both runs belong together, None if they can't be paired. ``use``: see ``change_of_use``.
+    The last three are only judged if both runs ended in the same way.
     """
     one, other = (_array(gpu.score for gpu in run.gpus) for run in (a, b))
     between = _between(one, other, paired)
@@ -257,7 +296,7 @@ def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, FigureC
     both_ended = a.state == b.state and len(codes) < 2 and a.state not in ("running", "lost")
     found = {
         "score": judged("score", a.score, b.score, None if noise is None else max(noise, LEAST_POINTS)),
-        "imbalance": judged("imbalance", a.imbalance, b.imbalance, _noise_of_imbalance(a, b)),
+        "imbalance": judged("imbalance", a.imbalance, b.imbalance, _noise_of_imbalance(a, b), use),
     }
     values = {
         "duration_s": (a.window.duration, b.window.duration),
@@ -266,7 +305,7 @@ def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, FigureC
     }
     for name, (first, second) in values.items():
         least = LEAST_TOTAL_SHARE * abs(first) if first is not None and both_ended else None
-        found[name] = judged(name, first, second, least)
+        found[name] = judged(name, first, second, least, use)
     return found
 
 

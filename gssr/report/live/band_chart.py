@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from gssr.arrays import Floats
 from gssr.model.live.live_result import Result
 from gssr.render import clock
 from gssr.render.clock import Tick
-from gssr.render.columns import steady_steps
 from gssr.render.glyphs import Glyphs
-from gssr.render.roles import RAMP, Row
+from gssr.render.roles import RAMP, Role, Row
 from gssr.render.scale import metric_of, scale_text
 from gssr.report.live.metric_scales import full_scale, y_label
 from gssr.report.live.time_cells import Cells, cells_of, in_cells
@@ -59,15 +56,15 @@ def metric_band(
     full, name = full_scale(result, result.grid.metric), result.grid.metric
     labels = scale_labels(full, name, canvas_rows(height, height >= timed_from), gutter)
     values = (line / full, low / full, high / full)
-    return draw_band(result, values, labels, line / full, width, height, glyphs, gutter, timed_from)
+    return draw_band(result, values, labels, RAMP, width, height, glyphs, gutter, timed_from)
 
 
 def draw_band(
-    result: Result, values: tuple[Floats, Floats, Floats], labels: Sequence[str], loads: Floats, width: int, height: int,
-    glyphs: Glyphs, gutter: int = GUTTER, timed_from: int = _TIMED,
+    result: Result, values: tuple[Floats, Floats, Floats], labels: Sequence[str], ramp: Sequence[Role], width: int,
+    height: int, glyphs: Glyphs, gutter: int = GUTTER, timed_from: int = _TIMED,
 ) -> list[Row]:  # fmt: skip
-    """Draw a line with its band, all fractions of the axis (0-1), in the colours of ``loads``, all [columns of the
-    grid].
+    """Draw a line with its band, all fractions of the axis (0-1), [columns of the grid]; the higher a cell, the further
+    along ``ramp`` is its colour.
 
     ``labels`` stand at the axis from the bottom up, in ``gutter`` cells. From ``timed_from`` rows on the times stand
     below. Empty if there are fewer than two rows for the chart.
@@ -79,10 +76,8 @@ def draw_band(
     if tall < 2:
         return []
     cells = chart_cells(result, width, gutter)
-    line, low, high, loads = (in_cells(result, each, cells) for each in (*values, loads))
-    levels = (np.clip(loads, 0.0, 1.0) * (len(RAMP) - 1)).tolist()
-    steps = steady_steps(levels) if not cells.rolls else [round(level) if level == level else 0 for level in levels]
-    ticks, roles = _ticks(result, cells) if is_timed else (), [RAMP[step] for step in steps]
+    line, low, high = (in_cells(result, each, cells) for each in values)
+    ticks, roles = _ticks(result, cells) if is_timed else (), [ramp[row * len(ramp) // tall] for row in range(tall)]
     return band_chart(line, low, high, labels, ticks, gutter, tall, glyphs, roles)[:height]
 
 

@@ -1,11 +1,17 @@
 """What differs between two runs, number by number, the largest effect first; and the sentence about it. No Textual."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from gssr.metrics import DETECTION_METRICS
 from gssr.model.compare.alignment import seconds
-from gssr.model.compare.comparison import BETTER, LEAST_POINTS, LEAST_TOTAL_SHARE, CategoryChange, category_changes
-from gssr.model.compare.contrast import measured_metrics
+from gssr.model.compare.compared_metrics import measured_metrics
+from gssr.model.compare.comparison import (
+    LEAST_TOTAL_SHARE,
+    CategoryChange,
+    Outcome,
+    category_changes,
+    change_of_use,
+    judged,
+)
 from gssr.model.compare.traces import Calls, NameChange, calls, names
 from gssr.model.live.live_result import Result
 from gssr.model.statistics.balance import imbalance
@@ -16,10 +22,8 @@ from gssr.render.function_names import distinct_names
 from gssr.render.scale import energy as energy_text
 from gssr.render.scale import fixed, metric_of, percent, quantity, signed
 from gssr.report.live.metric_scales import full_scale
-from gssr.report.live.times_of_run import length_text
+from gssr.report.live.times_of_run import is_whole, length_text
 
-Outcome = Literal["better", "worse", "same", "more", "less", "unknown"]
-"""How B is against A; "same": within noise; "more" and "less" where it depends on the job which is better."""
 _MOST_NAMES, _TIMES = 100, 9.0
 """Names are looked at up to so many; from so many times more on it is said how many."""
 _LEAST_POINTS = 0.02
@@ -46,7 +50,7 @@ def effects(one: Result, other: Result) -> list[RunDifference]:
     categories = [_of_category(change, use) for change in _changes(one, other)]
     found = [*_totals(one, other, use), *categories, *_metrics(one, other), *_names(one, other)]
     known = [effect for effect in found if effect is not None]
-    rank = {"better": 0, "worse": 0, "more": 1, "less": 1, "same": 2, "unknown": 3}
+    rank: dict[Outcome, int] = {"better": 0, "worse": 0, "higher": 1, "lower": 1, "within noise": 2, "unknown": 3}
     return sorted(known, key=lambda effect: (rank[effect.outcome], -effect.weight))
 
 
@@ -59,42 +63,37 @@ def name_of(frame: Result) -> str:
 
 def sentence(one: Result, other: Result) -> str:
     """Say in one sentence how the time, the categories of lost GPU time and the score changed from A to B. The score
-    is only named if both have one, and are the same job or it says the opposite of the time."""
-    parts = [_time_said(one, other)]
+    is only named if both have one, and are the same job or it says the opposite of the time. Of a window that is not all of
+    A the time is not told: it is as long in both."""
+    parts = [_time_said(one, other)] if is_whole(one) else []
     certain = [each for each in _changes(one, other) if each.is_certain and each.category.is_loss]
     certain = sorted(certain, key=lambda each: -abs(each.change))[:_MOST_SAID]
     parts += [f"{each.category.label} {percent(each.before)} → {percent(each.after)}" for each in certain]
     if not certain and _changes(one, other):
         parts.append("no loss of GPU time changed by more than noise")
     scores = [frame.window.score() for frame in (one, other)]
-    is_opposite = outcome_of_sentence(one, other) in ("more", "less")
+    is_opposite = outcome_of_sentence(one, other) in ("higher", "lower")
     if None not in scores and (_same_job(one, other) or is_opposite):
         parts.append(f"score {fixed(scores[0], 3)} → {fixed(scores[1], 3)}")
-    return "; ".join(parts) + "."
+    said = "; ".join(parts) or "nothing of this window is judged yet"
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def outcome_of_sentence(one: Result, other: Result) -> Outcome:
-    """Judge by the time whether B is better, worse, or the same within noise; only "more" or "less" where the GPUs' use says
-    the opposite (``use_change``). "unknown" while either still grows or if A's time is 0."""
+    """Judge by the time whether B is better, worse, or the same within noise; only "higher" or "lower" where the GPUs' use
+    says the opposite (``use_change``). "unknown" while either still grows, in a window that is not all of A, or if A's
+    time is 0."""
     times = seconds(one), seconds(other)
-    if one.is_live or other.is_live or not times[0]:
+    if one.is_live or other.is_live or not is_whole(one) or not times[0]:
         return "unknown"
-    return _judged("duration_s", times[0], times[1], LEAST_TOTAL_SHARE * times[0], use_change(one, other))
+    return judged("duration_s", *times, LEAST_TOTAL_SHARE * times[0], use_change(one, other)).outcome
 
 
 def use_change(one: Result, other: Result) -> int:
-    """Tell whether B uses its GPUs clearly more than A (1), clearly less (-1), or neither or nobody knows (0): by the score,
-    or without one by the best metric of use that both have. A job whose GPUs do less is not better for taking less."""
-    used: list[float | None] = [frame.window.score() for frame in (one, other)]
-    if None in used:
-        means = [frame.window.overall() for frame in (one, other)]
-        of_both = (name for name in DETECTION_METRICS if None not in [mean.get(name) for mean in means])
-        best = next(of_both, "")
-        used = [mean.get(best) for mean in means]
-    a, b = used
-    if a is None or b is None or abs(b - a) <= _LEAST_POINTS:
-        return 0
-    return 1 if b > a else -1
+    """Tell whether B uses its GPUs clearly more than A (1), clearly less (-1), or neither or nobody knows (0), as the page
+    of gssr compare does."""
+    means = [frame.window.overall() for frame in (one, other)]
+    return change_of_use([frame.window.score() for frame in (one, other)], means[0], means[1])
 
 
 def _same_job(one: Result, other: Result) -> bool:
@@ -134,22 +133,8 @@ def _time_said(one: Result, other: Result) -> str:
 
 def _changes(one: Result, other: Result) -> tuple[CategoryChange, ...]:
     """Return how the share of each category of GPU time changed from A to B; empty while either is not judged yet."""
-    judged = one.judgement, other.judgement
-    return () if judged[0] is None or judged[1] is None else category_changes(judged[0].breakdown, judged[1].breakdown)
-
-
-def _judged(name: str, a: float | None, b: float | None, noise: float | None, use: int) -> Outcome:
-    """Judge the change of a number from ``a`` to ``b``: "same" up to ``noise`` (in its unit), else better or worse by
-    the sign that BETTER gives ``name``, else "more" or "less", also where ``use`` (``use_change``) has the other sign.
-    "unknown" if any of the three numbers is None."""
-    if a is None or b is None or noise is None:
-        return "unknown"
-    if abs(b - a) <= noise:
-        return "same"
-    sign = BETTER.get(name, 0) * (1 if b > a else -1)
-    if not sign or sign == -use:
-        return "more" if b > a else "less"
-    return "better" if sign > 0 else "worse"
+    before, after = one.judgement, other.judgement
+    return () if before is None or after is None else category_changes(before.breakdown, after.breakdown)
 
 
 def _relative(a: float | None, b: float | None) -> tuple[str, float]:
@@ -170,7 +155,7 @@ def _totals(one: Result, other: Result, use: int) -> list[RunDifference]:
     def total(name: str, key: str, a: float | None, b: float | None, texts: tuple[str, str]) -> None:
         change, weight = _relative(a, b)
         least = None if noise is None or a is None else noise * abs(a)
-        found.append(RunDifference(name, *texts, change, _judged(key, a, b, least, use), weight))
+        found.append(RunDifference(name, *texts, change, judged(key, a, b, least, use).outcome, weight))
 
     total("duration", "duration_s", *times, (length_text(one, times[0]), length_text(other, times[1])))
     uneven = [_imbalance(frame) for frame in (one, other)]
@@ -183,7 +168,7 @@ def _totals(one: Result, other: Result, use: int) -> list[RunDifference]:
                 percent(a),
                 percent(b),
                 points,
-                _judged("imbalance", a, b, 0.01, use),
+                judged("imbalance", a, b, 0.01, use).outcome,
                 abs(b - a),
             )
         )
@@ -196,7 +181,7 @@ def _totals(one: Result, other: Result, use: int) -> list[RunDifference]:
     scores = [frame.window.score() for frame in (one, other)]
     if None not in scores and _same_job(one, other):
         a, b = scores[0] or 0.0, scores[1] or 0.0
-        outcome = _judged("score", a, b, max(LEAST_POINTS, 0.01), use)
+        outcome = judged("score", a, b, 0.01, use).outcome
         found.append(RunDifference("score", fixed(a, 3), fixed(b, 3), signed(b - a, 3), outcome, abs(b - a)))
     return found
 
@@ -214,14 +199,14 @@ def _of_category(change: CategoryChange, use: int) -> RunDifference | None:
     says the opposite. None if the share is below _SAID_FROM in both runs."""
     if max(change.before, change.after) < _SAID_FROM:
         return None
-    outcome: Outcome = "same"
-    if change.is_certain:
-        grew = change.change > 0
-        is_judged = change.category.is_loss and use != (1 if grew else -1)
-        outcome = ("worse" if grew else "better") if is_judged else "more" if grew else "less"
     points = f"{signed(100 * change.change, 1)} points"
     return RunDifference(
-        change.category.label, percent(change.before), percent(change.after), points, outcome, abs(change.change)
+        change.category.label,
+        percent(change.before),
+        percent(change.after),
+        points,
+        change.outcome(use),
+        abs(change.change),
     )
 
 
@@ -234,7 +219,7 @@ def _metrics(one: Result, other: Result) -> list[RunDifference]:
         metric, full = metric_of(name), max(full_scale(one, name), full_scale(other, name))
         change, _ = _relative(a, b)
         weight = 0.0 if a is None or b is None or full <= 0 else abs(b - a) / full
-        outcome = _judged("", a, b, _LEAST_POINTS * full, 0)
+        outcome = judged("", a, b, _LEAST_POINTS * full).outcome
         found.append(RunDifference(metric.label, quantity(a, metric), quantity(b, metric), change, outcome, weight))
     return found
 
@@ -256,8 +241,8 @@ def _names(one: Result, other: Result) -> list[RunDifference]:
         text = "only A" if not each.b.n else "only B" if not each.a.n else change
         if each.a.total_ns and each.difference_ns / each.a.total_ns >= _TIMES:
             text = f"x {1 + each.difference_ns / each.a.total_ns:,.0f}"
-        outcome: Outcome = "same" if each.a.n and each.b.n and relative <= LEAST_TOTAL_SHARE else (
-            "more" if each.difference_ns > 0 else "less"
+        outcome: Outcome = "within noise" if each.a.n and each.b.n and relative <= LEAST_TOTAL_SHARE else (
+            "higher" if each.difference_ns > 0 else "lower"
         )  # fmt: skip
         found.append(RunDifference(name, said(each.a), said(each.b), text, outcome, abs(each.difference_ns) / all_ns))
     return found

@@ -12,16 +12,17 @@ _GAP, _SIDE_BY_SIDE = 3, 64
 
 
 class NodesAndPlaces(RowsPanel):
-    """The lowest nodes and places; of a single node, its GPUs."""
+    """The lowest nodes and places; hidden for a single node, whose GPUs the bars show."""
 
     def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, and name in the border what is shown."""
         super().show(result, view)
         self.border_title = in_part("nodes and places", part_text(result))
+        self.set_class(len(result.nodes) == 1, "-one-node")
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """Draw the lowest nodes and the places within a node, side by side where there is room; only the nodes (or
-        GPUs of one node) if places can't be compared."""
+        """Draw the lowest nodes and the places within a node, side by side where there is room; only the nodes if places
+        can't be compared."""
         found, orders, glyphs = result.unevenness, self.app.orders, self.glyphs
         if width < _SIDE_BY_SIDE:
             below = places(result, found, width, max(height // 2, 1), glyphs)

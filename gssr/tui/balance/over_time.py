@@ -3,7 +3,7 @@
 import numpy as np
 
 from gssr.model.live.live_result import Result
-from gssr.render.roles import Row, Span
+from gssr.render.roles import RAMP, Row, Span
 from gssr.render.scale import percent
 from gssr.report.live.band_chart import chart_cells, draw_band
 from gssr.report.live.times_of_run import at_text, in_part, part_text, width_text
@@ -44,4 +44,4 @@ class ImbalanceOverTime(RowsPanel):
             nothing: Row = (Span("nothing to compare in this window", "dim"),)
             return [nothing][:height]
         values = (found, np.zeros_like(found), found)
-        return draw_band(result, values, _LABELS, 1.0 - found, width, height, self.glyphs, _GUTTER)  # red: much is lost
+        return draw_band(result, values, _LABELS, RAMP[::-1], width, height, self.glyphs, _GUTTER)  # red: much is lost

@@ -28,7 +28,8 @@ class BalanceSentence(RowsPanel):
         mark = "" if not marked else "! " if self.glyphs.levels.isascii() else "▲ "
         said = text_of(kind).removeprefix("! ")
         cost = costs(found)
-        sentence = f"{mark}{cost} {said[:1].upper()}{said[1:]}." if cost else f"{mark}{said[:1].upper()}{said[1:]}."
+        said = f"{said[:1].upper()}{said[1:].rstrip('.')}."
+        sentence = f"{mark}{cost} {said}" if cost else f"{mark}{said}"
         rows = wrap(sentence, width, rest="  " if mark else "", role=role)
         rows += flow(facts(result, found), width, self.glyphs.ellipsis, separator="   ")
         return at_most(rows, height, width, self.glyphs.ellipsis)

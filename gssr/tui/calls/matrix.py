@@ -16,6 +16,7 @@ from gssr.render.matrix import MEASURES, Measure, amount, least_width, legend, m
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count
 from gssr.report.live.call_tables import ABOUT
+from gssr.report.live.times_of_run import in_part, part_text
 from gssr.tui.keys import key
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import PAGE, View, moved
@@ -70,7 +71,7 @@ class MessageMatrix(RowsPanel):
         exchange = self._exchange
         if exchange is not None:
             total = f"{count(int(exchange.count.sum()), 'message')}, {amount(float(exchange.size.sum()), MEASURES[0])}"
-            self.border_title = f"{ABOUT[table]}, {MEASURES[self._measure].name}"
+            self.border_title = in_part(f"{ABOUT[table]}, {MEASURES[self._measure].name}", part_text(result))
             self.border_subtitle = total
 
     @property

@@ -7,7 +7,6 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.widgets import Input, Static, Tab, Tabs
 
 from gssr.metrics import OF_NAME
@@ -15,7 +14,7 @@ from gssr.model.live.live_result import Query, Result
 from gssr.model.traces.longest import longest_interval
 from gssr.render.cells import clean
 from gssr.report.live.call_tables import ABOUT, LEVELS, MATRICES, TITLES, Values, tables_of
-from gssr.report.live.times_of_run import window_text
+from gssr.report.live.times_of_run import part_text
 from gssr.tui.calls.matrix import MessageMatrix
 from gssr.tui.calls.table import CallTable
 from gssr.tui.calls.tree import CallPlaces, CallTreeTable
@@ -57,15 +56,14 @@ class CallsPane(ScreenPane):
 
     def compose(self) -> ComposeResult:
         """Lay out the sub-tabs, what the chosen one holds, and below it the full name."""
-        with Vertical():
-            yield Tabs(*(Tab(title, id=f"{_TAB}{name}") for name, title in TITLES.items()), id="calls-tabs")
-            yield Static("", id="calls-nothing", markup=False)
-            yield CallTable(id="calls-table", classes="panel")
-            yield MessageMatrix(id="calls-matrix", classes="panel")
-            yield CallTreeTable(id="calls-tree", classes="panel")
-            yield CallPlaces(id="calls-places", classes="panel")
-            yield Static("", id="calls-name", classes="panel", markup=False)
-            yield SearchLine("a part of a name, or a pattern with * and ?", id="calls-search")
+        yield Tabs(*(Tab(title, id=f"{_TAB}{name}") for name, title in TITLES.items()), id="calls-tabs")
+        yield Static("", id="calls-nothing", markup=False)
+        yield CallTable(id="calls-table", classes="panel")
+        yield MessageMatrix(id="calls-matrix", classes="panel")
+        yield CallTreeTable(id="calls-tree", classes="panel")
+        yield CallPlaces(id="calls-places", classes="panel")
+        yield Static("", id="calls-name", classes="panel", markup=False)
+        yield SearchLine("a part of a name, or a pattern with * and ?", id="calls-search")
 
     def on_mount(self) -> None:
         """Leave the focus to the tables, and say what the line below them is."""
@@ -116,9 +114,7 @@ class CallsPane(ScreenPane):
         self.query_one(CallPlaces).display = kind == _TREE and self.size.height >= _LEAST_FOR_PLACES
         self.query_one("#calls-name").display = bool(tables) and kind not in MATRICES
         if kind == "table":
-            table.show_table(self._table, tables[self._table], self._sought)
-            where = window_text(result) if result.part is not None and result.part.trace.profile is None else ""
-            table.border_subtitle = ", ".join(filter(None, (str(table.border_subtitle), where)))
+            table.show_table(self._table, tables[self._table], self._sought, part_text(result))
         elif kind in MATRICES:
             matrix.show_table(self._table, result, self._view)
         elif kind == _TREE:

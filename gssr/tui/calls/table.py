@@ -11,6 +11,7 @@ from gssr.render.cells import clean
 from gssr.render.function_names import distinct_names
 from gssr.render.scale import count
 from gssr.report.live.call_tables import ABOUT, Values, cell_text, columns_of, role_of
+from gssr.report.live.times_of_run import in_part
 from gssr.tui.keys import key
 from gssr.tui.shared.line_table import MARK, Heading, LineTable
 
@@ -36,19 +37,21 @@ class CallTable(LineTable):
         self.values: Values = {}
         self.name_of_table = ""
         self.sought = ""
+        self._part = ""
         self._sizes: dict[str, int] = {}
         """Cells of each column, as many as its longest value so far needed: columns only grow."""
         self._cut_names: tuple[object, list[str]] | None = None
 
-    def show_table(self, name: str, values: Values, sought: str) -> None:
-        """Show the rows of the table ``name`` whose names hold ``sought`` ("" for all).
+    def show_table(self, name: str, values: Values, sought: str, part: str) -> None:
+        """Show the rows of the table ``name`` whose names hold ``sought`` ("" for all), of a ``part`` of the trace ("" for
+        all of it).
 
         The cursor stays on its name. Another table begins at the first row, in the order of its first column.
         """
         held = self._name_under_cursor() if name == self.name_of_table else ""
         if name != self.name_of_table:
             self.sort, self.descending, self._sizes, self.at = "", True, {}, 0
-        self.name_of_table, self.values, self.sought = name, values, sought
+        self.name_of_table, self.values, self.sought, self._part = name, values, sought, part
         self._sort_items(held)
 
     def _name_under_cursor(self) -> str:
@@ -78,7 +81,7 @@ class CallTable(LineTable):
             order = order if self.descending else order[::-1]
         every = count(len(names), "name")
         hits = f"{len(rows):,} of {every} hold {self.sought}" if self.sought else every
-        self.border_title = f"{ABOUT[self.name_of_table]}, {hits}"
+        self.border_title = in_part(f"{ABOUT[self.name_of_table]}, {hits}", self._part)
         other_way = self.descending != self.descends_at_first(self.sort)
         way = "" if not other_way else ", last first" if self.sort == _NAME else ", least first"
         self.border_subtitle = f"by {columns[self.sort].title}{way}"

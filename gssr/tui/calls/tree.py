@@ -14,6 +14,7 @@ from gssr.render.cells import clean, fit
 from gssr.render.columns import area
 from gssr.render.roles import Role, Row, Span
 from gssr.report.live.call_outline import COLUMNS, NAME, Outline, metric_of_tree, numbers_of, outline_of, value_text
+from gssr.report.live.times_of_run import in_part, part_text
 from gssr.tui.keys import key
 from gssr.tui.shared.line_table import MARK, Heading, LineTable
 from gssr.tui.shared.messages import Opened
@@ -48,14 +49,14 @@ class CallTreeTable(LineTable):
         self.sort, self.descending = COLUMNS[0].key, True
         self.metric = ""
         self._tree: CallTree | None = None
-        self._sought = ""
+        self._sought = self._part = ""
         self._toggled: frozenset[int] = frozenset()
         """Paths of the calls that the reader opened or closed."""
 
     def show_tree(self, result: Result, view: View, sought: str) -> None:
         """Show the call tree of a result, by the metric of the tree that the view's stands for; only calls whose names
         hold ``sought`` and their callers, all if it is ""."""
-        self._tree, self._sought = tree_of(result), sought
+        self._tree, self._sought, self._part = tree_of(result), sought, part_text(result)
         if self._tree is not None:
             self.metric = metric_of_tree(self._tree, view.metric)
             self.sort_items()
@@ -79,7 +80,8 @@ class CallTreeTable(LineTable):
         n = len(shown.nodes) if shown.found is None else len(shown.found)
         unit = "" if self._unit in ("ns", "") else f" ({clean(self._unit)})"
         counted = f"{n:,} of {len(tree):,} {'calls' if shown.found is None else 'found'}"
-        self.border_title = f"call tree: {clean(self.metric)}{unit}, {places_text(tree)}, {counted}"
+        title = f"call tree: {clean(self.metric)}{unit}, {places_text(tree)}, {counted}"
+        self.border_title = in_part(title, self._part)
         self.set_order(shown.nodes, self.item)
 
     def descends_at_first(self, column: str) -> bool:

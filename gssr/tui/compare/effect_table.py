@@ -3,16 +3,18 @@
 from rich.text import Text
 from textual.widgets import DataTable
 
+from gssr.model.compare.comparison import Outcome
 from gssr.model.live.live_result import Result
 from gssr.render.cells import fit
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role
-from gssr.report.live.run_effects import Outcome, RunDifference, effects
+from gssr.report.live.run_effects import RunDifference, effects
+from gssr.report.live.times_of_run import in_part, part_text
 from gssr.tui.shared.panel import Drawing
 
 _LOOKS: dict[Outcome, tuple[str, Role]] = {
-    "better": ("▲ better", "good"), "worse": ("▼ worse", "bad"), "same": ("= within noise", "dim"),
-    "more": ("+ more", "plain"), "less": ("- less", "plain"), "unknown": ("? not known yet", "dim"),
+    "better": ("▲ better", "good"), "worse": ("▼ worse", "bad"), "within noise": ("= within noise", "dim"),
+    "higher": ("+ more", "plain"), "lower": ("- less", "plain"), "unknown": ("? not known yet", "dim"),
 }  # fmt: skip
 _TITLES = ("", "A", "B", "B - A", "B is")
 _CHANGE, _WORD = 14, 15
@@ -34,7 +36,7 @@ class EffectTable(Drawing, DataTable[Text]):  # type: ignore[misc] # app is narr
         found = effects(one, other)
         width = self.content_size.width
         told = (tuple(found), width, self.palette.theme)
-        self.border_title = "what changed, the largest effect first"
+        self.border_title = in_part("what changed, the largest effect first", part_text(one))
         if told == self._told or not width:
             return
         self._told = told
@@ -62,7 +64,7 @@ class EffectTable(Drawing, DataTable[Text]):  # type: ignore[misc] # app is narr
         ]
         if self.glyphs.levels.isascii():
             texts = [in_ascii(text.replace("▲", "+").replace("▼", "!")) for text in texts]
-        dim = self.palette.style("dim") if effect.outcome in ("same", "unknown") else ""
+        dim = self.palette.style("dim") if effect.outcome in ("within noise", "unknown") else ""
         return [
             Text(texts[0], dim),
             Text(texts[1], dim),

@@ -7,7 +7,7 @@ from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import count
 from gssr.report.live.run_effects import name_of, outcome_of_sentence, sentence
-from gssr.report.live.times_of_run import length_text
+from gssr.report.live.times_of_run import in_part, length_text, part_text
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
 
@@ -20,7 +20,7 @@ class CompareSentence(RowsPanel):
     def show_both(self, one: Result, other: Result | None, view: View) -> None:
         """Speak of these two runs from now on; ``other`` is None while its first result has not come."""
         self.other = other
-        self.border_title = "was another run better?"
+        self.border_title = in_part("was another run better?", part_text(one))
         self.show(one, view)
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:

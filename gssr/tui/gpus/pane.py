@@ -6,7 +6,7 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.widgets import ContentSwitcher, Input
 
 from gssr.model.live.live_result import Result
@@ -37,15 +37,14 @@ class GpusPane(ScreenPane):
 
     def compose(self) -> ComposeResult:
         """Lay out the list or the wall, the inspector, and the line in which the filter is typed."""
-        with Vertical():
-            with Horizontal(id="gpus-body"):
-                with ContentSwitcher(initial="gpu-table", id="gpu-views"):
-                    yield GpuTable(id="gpu-table", classes="panel")
-                    yield Wall(id="gpu-wall", classes="panel")
-                    yield NodeTable(id="gpu-nodes", classes="panel")
-                yield Inspector(id="inspector", classes="panel")
-            hint = "nid0012*   *:0   sm<30   user=ada   (several: and; Enter keeps, Esc lets go)"
-            yield SearchLine(hint, id="gpu-filter")
+        with Horizontal(id="gpus-body"):
+            with ContentSwitcher(initial="gpu-table", id="gpu-views"):
+                yield GpuTable(id="gpu-table", classes="panel")
+                yield Wall(id="gpu-wall", classes="panel")
+                yield NodeTable(id="gpu-nodes", classes="panel")
+            yield Inspector(id="inspector", classes="panel")
+        hint = "nid0012*   *:0   sm<30   user=ada   (several: and; Enter keeps, Esc lets go)"
+        yield SearchLine(hint, id="gpu-filter")
 
     def show(self, results: Sequence[Result], view: View) -> None:
         """Draw the first result in the table, in the view in sight and in the inspector."""

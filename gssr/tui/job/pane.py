@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 
 from gssr.model.live.live_result import Query, Result
 from gssr.tui.job.gauges import Gauges
@@ -37,16 +37,15 @@ class JobPane(ScreenPane):
 
     def compose(self) -> ComposeResult:
         """Left what it is in numbers, right what is wrong and the pictures."""
-        with Horizontal(id="job-body"):
-            with Vertical(id="job-left"):
-                yield Score(id="score", classes="panel")
-                yield Gauges(id="gauges", classes="panel")
-            with Vertical(id="job-right"):
-                yield Sentence(id="sentence", classes="panel")
-                yield VerdictCards(id="verdicts", classes="panel")
-                yield MostTime(id="most-time", classes="panel")
-                yield SpaceAverage(id="space-average", classes="panel")
-                yield Wall(id="wall", classes="panel")
+        with Vertical(id="job-left"):
+            yield Score(id="score", classes="panel")
+            yield Gauges(id="gauges", classes="panel")
+        with Vertical(id="job-right"):
+            yield Sentence(id="sentence", classes="panel")
+            yield VerdictCards(id="verdicts", classes="panel")
+            yield MostTime(id="most-time", classes="panel")
+            yield SpaceAverage(id="space-average", classes="panel")
+            yield Wall(id="wall", classes="panel")
 
     @on(Opened, "VerdictCard")
     def show_verdict(self, event: Opened) -> None:

@@ -1,6 +1,7 @@
 """The score in big digits, the word beside it, and its curve."""
 
 import numpy as np
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.strip import Strip
@@ -44,10 +45,7 @@ class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         """Lay out the number, what it is, and its curve."""
         with Horizontal(id="score-head"):
             yield Digits("", id="score-digits")
-            yield Words("", id="score-plain")
-            with Vertical(id="score-words"):
-                yield Words("score", id="score-word")
-                yield Words("", id="score-of")
+            yield Words("", id="score-words")
         yield Words("", id="score-remark")
         yield ScoreHistory(id="score-curve")
 
@@ -90,14 +88,12 @@ class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
             if best is not None:
                 unit = unit_of(metric_of(best))
                 shown, word = f"{fixed(known[best] * unit.factor, 0)}{unit.name}", metric_of(best).label
-        ascii_only = self.glyphs.levels.isascii()
-        digits, plain = self.query_one("#score-digits", Digits), self.query_one("#score-plain", Words)
-        digits.display, plain.display = not ascii_only, ascii_only
+        digits = self.query_one("#score-digits", Digits)
+        digits.display = not self.glyphs.levels.isascii()  # they are drawn with lines
         if digits.value != shown:
             digits.update(shown)
-        plain.say(shown)
-        self.query_one("#score-word", Words).say(word)
-        self.query_one("#score-of", Words).say(of)
+        word = word if digits.display else f"{shown} {word}"
+        self.query_one("#score-words", Words).say(Text.assemble((f"{word}\n", "bold"), (of, self.palette.style("dim"))))
         said = self.query_one("#score-remark", Words)
         said.say(remark)
         said.set_class(score is None, "-lacks")

@@ -2,18 +2,20 @@
 
 from typing import ClassVar
 
+from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.content import Content
 
 from gssr.model.live.live_result import Result
 from gssr.model.results import Severity, Verdict
 from gssr.render.cells import clean
 from gssr.render.glyphs import in_ascii
+from gssr.render.roles import Role
 from gssr.render.verdicts import advice_parts, texts_of
 from gssr.tui.keys import key
+from gssr.tui.shared.live_app import LiveApp
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import Drawing, Words
 from gssr.tui.view import View
@@ -21,8 +23,7 @@ from gssr.tui.view import View
 MOST_CARDS = 3
 MARKS: dict[Severity, str] = {"critical": "◆", "warning": "▲", "info": "●"}
 """A filled mark beside the word, so that hue never says it alone."""
-_TITLES: dict[Severity, str] = {"critical": "bold $text-error", "warning": "bold $text-warning", "info": "bold"}
-"""The styles of titles."""
+ROLES: dict[Severity, Role] = {"critical": "bad", "warning": "outlier", "info": "neutral"}
 
 
 def advice_lines(verdict: Verdict, arrow: str) -> list[str]:
@@ -37,6 +38,8 @@ def advice_lines(verdict: Verdict, arrow: str) -> list[str]:
 
 class VerdictCard(Words, can_focus=True):
     """One verdict."""
+
+    app: LiveApp
 
     BINDINGS: ClassVar[list[BindingType]] = [key("enter", "open", "Why", "all about this verdict")]
 
@@ -54,11 +57,12 @@ class VerdictCard(Words, can_focus=True):
         title = clean(verdict.title)
         evidence = "; ".join(clean(text) for text in texts_of(verdict))
         advice = "\n".join(advice_lines(verdict, ">" if ascii_only else "→"))
-        parts = [(f"{mark} {word}{title}", _TITLES[verdict.severity])]
+        parts: list[tuple[str, Role]] = [(f"{mark} {word}{title}", ROLES[verdict.severity])]
         if not is_short:
-            parts += [] if self.screen.has_class("-medium") else [(f"\n{evidence}", "$text-muted")]
-            parts.append((f"\n{advice}", ""))
-        self.say(Content.assemble(*((in_ascii(text) if ascii_only else text, style) for text, style in parts)))
+            parts += [] if self.screen.has_class("-medium") else [(f"\n{evidence}", "dim")]
+            parts.append((f"\n{advice}", "plain"))
+        style = self.app.palette.style
+        self.say(Text.assemble(*((in_ascii(text) if ascii_only else text, style(role)) for text, role in parts)))
         for severity in MARKS:
             self.set_class(verdict.severity == severity, f"-{severity}")
         self.tooltip = f"{title}\n{evidence}\n{advice}"
@@ -79,7 +83,7 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     _told: object = ()
     """The judgement that the cards tell; none yet."""
     _told_for: object = ()
-    """The height of the screen that they tell it for, in steps."""
+    """What they tell it for: the height of the screen, in steps, and the theme."""
 
     def compose(self) -> ComposeResult:
         """Lay out as many cards as there may be at once."""
@@ -90,10 +94,10 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
     def show(self, result: Result, _view: View) -> None:
         """Show the first verdicts as cards, and below them how many more there are on Why, or that no rule finds
         anything, or that samples are too few for them; no cards before there is a judgement."""
-        height = self.screen.has_class("-short"), self.screen.has_class("-medium")
-        if result.judgement is self._told and height == self._told_for:
+        told_for = self.screen.has_class("-short"), self.screen.has_class("-medium"), self.palette.theme
+        if result.judgement is self._told and told_for == self._told_for:
             return
-        self._told, self._told_for = result.judgement, height
+        self._told, self._told_for = result.judgement, told_for
         verdicts = () if result.judgement is None else result.judgement.verdicts
         cards = list(self.query(VerdictCard))
         for card in cards:

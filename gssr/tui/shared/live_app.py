@@ -54,6 +54,10 @@ class LiveApp(App[object]):
         """Change the view by one of the moves (gssr.tui.moves.MOVES)."""
         raise NotImplementedError
 
+    def show_metric(self, name: str) -> None:
+        """Draw the metric of this name in charts."""
+        raise NotImplementedError
+
     def filter_gpus(self, text: str) -> None:
         """Show only the GPUs that pass a filter; of a trace only the intervals."""
         raise NotImplementedError

@@ -7,7 +7,6 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.widgets import Input
 
 from gssr.model.live.live_result import Query, Result
@@ -53,15 +52,14 @@ class TimePane(ScreenPane):
 
     def compose(self) -> ComposeResult:
         """Lay out, from above: who, what for, what was measured beside, when, and all about the cursor."""
-        with Vertical():
-            yield TimeWall(id="time-wall", classes="panel")
-            yield TraceLines(id="time-lines", classes="panel")
-            yield TraceLanes(id="time-lanes", classes="panel")
-            yield States(id="time-states", classes="panel")
-            yield Tracks(id="time-tracks", classes="panel")
-            yield EventAxis(id="time-axis", classes="panel")
-            yield Details(id="time-details", classes="panel")
-            yield SearchLine("a part of a name, or a pattern with * and ?", id="time-search")
+        yield TimeWall(id="time-wall", classes="panel")
+        yield TraceLines(id="time-lines", classes="panel")
+        yield TraceLanes(id="time-lanes", classes="panel")
+        yield States(id="time-states", classes="panel")
+        yield Tracks(id="time-tracks", classes="panel")
+        yield EventAxis(id="time-axis", classes="panel")
+        yield Details(id="time-details", classes="panel")
+        yield SearchLine("a part of a name, or a pattern with * and ?", id="time-search")
 
     def columns(self, width: int) -> int:
         """The columns that the timelines have."""

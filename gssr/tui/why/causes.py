@@ -16,13 +16,13 @@ from gssr.model.results import Finding, Severity, Verdict
 from gssr.render.cells import clean
 from gssr.render.columns import length
 from gssr.render.glyphs import in_ascii
-from gssr.render.roles import Role, Row, Span
+from gssr.render.roles import Row, Span
 from gssr.render.scale import metric_of, percent
 from gssr.render.verdicts import abstention_rows, advice_parts, limits_of
 from gssr.report.live.judgement import not_judged
 from gssr.report.live.marked_gpus import gpus_of_verdict
 from gssr.report.live.times_of_run import in_part, judged_part_text
-from gssr.tui.job.verdict_cards import MARKS
+from gssr.tui.job.verdict_cards import MARKS, ROLES
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.panel import Drawing, Words
@@ -34,7 +34,6 @@ _ROWS = 10
 _BAR = 24
 _BEYOND = 1.25
 """A bar goes on for so much beyond the larger of a number and its limit."""
-_OF_SEVERITY: dict[Severity, Role] = {"critical": "bad", "warning": "outlier", "info": "neutral"}
 _UNWRAPPED = 10_000
 """Columns of a line that its widget wraps by itself."""
 _MOST_NAMED = 4
@@ -67,7 +66,7 @@ def evidence_bar(finding: Finding, severity: Severity, width: int, drawing: Draw
     filled = length(min(abs(finding.value) / full, 1.0), width, glyphs)
     text = filled + glyphs.track * (width - len(filled))
     at = min(int(abs(finding.threshold) / full * width), width - 1)
-    look = _OF_SEVERITY[severity]
+    look = ROLES[severity]
     spans = [
         Span(text[: min(at, len(filled))], look),
         Span(text[len(filled) : at], "track"),
@@ -91,6 +90,10 @@ class Cause(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         yield Words(classes="cause-title")
         yield Words(classes="cause-body")
 
+    def on_mount(self) -> None:
+        """Show the verdict at once: of a run that has ended no other result comes."""
+        self.query_ancestor(Causes).tell_cards()
+
     def tell(self, verdict: Verdict, is_open: bool, is_looked_at: bool) -> None:
         """Show this verdict, with numbers and advice if it ``is_open``, else as one line."""
         self.set_class(is_looked_at, "-looked-at")
@@ -107,7 +110,7 @@ class Cause(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         for severity in MARKS:
             self.set_class(verdict.severity == severity, f"-{severity}")
         head = Text.assemble(
-            (f"{mark} {verdict.severity:<9}", style(_OF_SEVERITY[verdict.severity])),
+            (f"{mark} {verdict.severity:<9}", style(ROLES[verdict.severity])),
             (clean(verdict.title), "bold" if is_open or verdict.severity != "info" else ""),
         )
         if not is_open:
@@ -198,19 +201,18 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
             added = [Cause(number) for number in range(len(cards), len(self._verdicts))]
             if added:
                 self.mount(*added, before=abstained)
-                self.call_after_refresh(self._tell)
         if self._verdicts or before:
-            self._tell()
+            self.tell_cards()
 
     def on_resize(self) -> None:
         """Open as many as there is room for."""
-        self._tell()
+        self.tell_cards()
 
-    def _tell(self) -> None:
-        """Tell each card that is mounted its verdict, and whether it is the open one."""
+    def tell_cards(self) -> None:
+        """Tell each card that holds its words its verdict, and whether it is the open one."""
         all_open = len(self._verdicts) * _ROWS <= self.size.height
         for card in self.query(Cause):
-            if card.number < len(self._verdicts) and card.is_mounted and card.query(Words):
+            if card.number < len(self._verdicts) and card.query(Words):
                 is_looked_at = card.number == self._open
                 card.tell(self._verdicts[card.number], all_open or is_looked_at, is_looked_at)
 
@@ -219,7 +221,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
         any."""
         if self._verdicts:
             self._open = min(max(number, 0), len(self._verdicts) - 1)
-            self._tell()
+            self.tell_cards()
             self.call_after_refresh(self._into_sight)
             self.post_message(Pointed(self, self._open))
 
