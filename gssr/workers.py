@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -41,11 +41,8 @@ class NoWorkersError(Exception):
     """Nobody is there to do the work, or no longer; the text is one sentence."""
 
 
-class _Answer(NamedTuple):
-    """A worker's answer for some files: their results, and the exception that came in place of the next one (None: none)."""
-
-    results: list[Any]
-    raised: Exception | None = None
+Answer = tuple[list[Any], Optional[Exception]]
+"""A worker's answer for some files: their results, and the exception that came in place of the next one (None: none)."""
 
 
 class Workers:
@@ -104,7 +101,7 @@ class Workers:
             yield from work(files)
             return
         parts = iter([files[at : at + at_once] for at in range(0, len(files), at_once)])
-        given: deque[tuple[Sequence[Item], Future[_Answer]]] = deque()
+        given: deque[tuple[Sequence[Item], Future[Answer]]] = deque()
         pool = _Processes(n) if self._executor is None else _Others(self._executor)
         try:
             while True:
@@ -120,7 +117,7 @@ class Workers:
                     ) in part:  # which of them it was, or whether another process took the pool with it, is not known
                         own = self._answer(pool.submit_alone(work, file), meanwhile)
                         own = own or self._answer(pool.submit_alone(work, file), meanwhile)
-                        yield from _results(own or _Answer([died(file)]))
+                        yield from _results(own or ([died(file)], None))
                 else:
                     yield from _results(answer)
         finally:
@@ -128,7 +125,7 @@ class Workers:
                 future.cancel()
             pool.close()
 
-    def _answer(self, future: Future[_Answer], meanwhile: Callable[[], None]) -> _Answer | None:
+    def _answer(self, future: Future[Answer], meanwhile: Callable[[], None]) -> Answer | None:
         """Wait for a worker's answer; None if the worker died, which is whatever the executor itself raises."""
         from concurrent.futures import CancelledError
 
@@ -163,23 +160,24 @@ def is_worker() -> bool:
     return getattr(_here, "is_worker", False)
 
 
-def _done(work: Work[Item, Result], files: Sequence[Item]) -> _Answer:
+def _done(work: Work[Item, Result], files: Sequence[Item]) -> Answer:
     """Do the work, in the worker."""
     results: list[Any] = []
     _here.is_worker = True
     try:
         results.extend(work(files))
     except Exception as error:
-        return _Answer(results, error)
+        return results, error
     finally:
         _here.is_worker = False
-    return _Answer(results)
+    return results, None
 
 
-def _results(answer: _Answer) -> Iterator[Any]:
-    yield from answer.results
-    if answer.raised is not None:
-        raise answer.raised
+def _results(answer: Answer) -> Iterator[Any]:
+    results, raised = answer
+    yield from results
+    if raised is not None:
+        raise raised
 
 
 class _Processes:
@@ -189,7 +187,7 @@ class _Processes:
         self._n = n
         self._pool: ProcessPoolExecutor | None = None
 
-    def submit(self, work: Work[Item, Result], files: Sequence[Item]) -> Future[_Answer]:
+    def submit(self, work: Work[Item, Result], files: Sequence[Item]) -> Future[Answer]:
         """Give files to a process of the pool."""
         from concurrent.futures.process import BrokenProcessPool
 
@@ -202,7 +200,7 @@ class _Processes:
             self._pool = _process_pool(self._n)
             return self._pool.submit(_done, work, files)
 
-    def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[_Answer]:
+    def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[Answer]:
         """Give one file to a process of its own, which is gone when this returns."""
         with _process_pool(1) as pool:
             return pool.submit(_done, work, [file])
@@ -220,11 +218,11 @@ class _Others:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    def submit(self, work: Work[Item, Result], files: Sequence[Item]) -> Future[_Answer]:
+    def submit(self, work: Work[Item, Result], files: Sequence[Item]) -> Future[Answer]:
         """Give files to a worker."""
         return self._executor.submit(_done, work, files)
 
-    def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[_Answer]:
+    def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[Answer]:
         """Give one file to a worker."""
         return self._executor.submit(_done, work, [file])
 

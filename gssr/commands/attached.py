@@ -159,7 +159,7 @@ def laid_over(
         offset: s to add to the times of these; None: as they are.
         rows: of the traces attached to the run, those that are wanted; None: all.
     """
-    from gssr.model.joined.match import NotJoinedError, matched
+    from gssr.model.joined.match import matched
 
     for path, timeline, shift in _timelines(reader, recording, attach, offset, rows):
         if timeline is None:
@@ -167,7 +167,7 @@ def laid_over(
             continue
         try:
             yield matched(reader, timeline, shift)
-        except NotJoinedError as error:
+        except ValueError as error:
             yield f"{path}: not joined to the run: {error}"
 
 

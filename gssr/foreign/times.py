@@ -213,22 +213,6 @@ def _offsets(wall: int, zone: tzinfo | None) -> tuple[float, float]:
         return np.nan, np.nan
 
 
-class Midnights:
-    """Times of days as seconds since the first one's midnight."""
-
-    def __init__(self) -> None:
-        self._last, self._days = -np.inf, 0
-
-    def since(self, seconds: Floats) -> Floats:
-        """Convert times of day, float64[n], to seconds since the midnight before the very first one. A time more than
-        half a day before the previous one is of the next day. Calls go on from each other."""
-        passed = np.cumsum(np.diff(seconds, prepend=self._last) < -_DAY / 2) + self._days
-        if len(seconds):
-            self._last, self._days = float(seconds[-1]), int(passed[-1])
-        found: Floats = seconds + _DAY * passed
-        return found
-
-
 class Ticks:
     """Finds the rows that were sampled in one look at the GPUs. In each look GPUs come in the same order, though some
     may be missing; a look ends when a GPU comes again or one that comes earlier in the order."""
@@ -356,7 +340,7 @@ def _timed(
     """Convert rows to pieces with seconds as ``clock`` counts them: unix or wall time since 1970, since the first
     midnight, or, if the file has no times, since the first look. Yields None for None. Rows without a readable time are
     left out and noted."""
-    ticks, midnights, unread = Ticks(), Midnights(), 0
+    ticks, unread, last, n_midnights = Ticks(), 0, -np.inf, 0
     for each in rows:
         if each is None:
             yield None
@@ -367,7 +351,11 @@ def _timed(
             continue
         read = np.isfinite(each.seconds) if each.clock == clock else np.zeros(len(each.gpu), bool)
         unread += int((~read).sum())
-        seconds: Floats = midnights.since(each.seconds[read]) if clock == "day" else each.seconds[read]
+        seconds: Floats = each.seconds[read]
+        if clock == "day" and len(seconds):  # more than half a day before the row above it is after another midnight
+            passed = np.cumsum(np.diff(seconds, prepend=last) < -_DAY / 2) + n_midnights
+            last, n_midnights = float(seconds[-1]), int(passed[-1])
+            seconds = seconds + _DAY * passed
         yield SeriesPiece(each.gpu[read], seconds, {name: column[read] for name, column in each.values.items()})
     if unread:
         series.notes.append(Note(f"{unread:,} rows have no time that can be read, and are left out"))

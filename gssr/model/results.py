@@ -233,7 +233,7 @@ class Judgement:
     phases: "tuple[Phase, ...]" = ()
     unevenness: "Unevenness | None" = None
     peaks: Peaks | None = None
-    place: "Place | Unplaced | None" = None
+    place: "Place | str | None" = None
     too_few: str | None = None
 
 
@@ -304,20 +304,13 @@ class Place:
         return "compute" if self.intensity >= self.ridge else "memory"
 
 
-@dataclass(frozen=True, slots=True)
-class Unplaced:
-    """No place under the roofline; ``reason`` says why, in a clause."""
-
-    reason: str
-
-
 Kind = Literal["start-up", "steady", "recurring", "idle", "tail"]
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
     """A stretch of a run. ``start`` and ``end`` in unix s; ``share`` (0-1) of the window's GPU-hours; ``score`` and
-    ``means`` over it, None where unknown; ``place``: where it lies under the roofline, or why it has no place;
+    ``means`` over it, None where unknown; ``place``: where it lies under the roofline, or a clause on why it has no place;
     ``verdicts``: those that hold in it. ``cycle``: the dips of a recurring phase, in the first of
     gssr.metrics.DETECTION_METRICS that was measured; None for others."""
 
@@ -327,7 +320,7 @@ class Phase:
     share: float
     score: float | None
     means: Mapping[str, float | None]
-    place: Place | Unplaced
+    place: Place | str
     verdicts: tuple[Verdict, ...] = ()
     cycle: Cycle | None = None
 

@@ -140,7 +140,7 @@ def _paired(each: Comparison) -> str:
     """Say by what the GPUs were paired, for the end of a sentence; "" if both runs have a single GPU or none."""
     if len(each.a.gpus) < 2 and len(each.b.gpus) < 2:
         return ""
-    return f" (GPUs {'not paired' if each.pairs is None else _PAIRED[each.pairs.by]})"
+    return f" (GPUs {'not paired' if each.paired_by is None else _PAIRED[each.paired_by]})"
 
 
 def _about(part: Sequence[Comparison]) -> str:

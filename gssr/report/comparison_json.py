@@ -59,7 +59,7 @@ def _comparison(at: int, each: Comparison) -> dict[str, Any]:
         "verdicts": {"gained": _codes(each.gained), "lost": _codes(each.lost), "kept": _kept(each)},
         "breakdown": _breakdown_object(each),
         "notes": list(each.notes),
-        "pairs": None if each.pairs is None else each.pairs.by,
+        "pairs": each.paired_by,
     }
 
 

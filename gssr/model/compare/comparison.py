@@ -35,7 +35,7 @@ from gssr.model.analyze import Options
 from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.compare.contrast import METRICS, measured_metrics
-from gssr.model.compare.pairs import Pairs, pairs
+from gssr.model.compare.pairs import By, pairs
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.results import SEVERITIES, Analysis, AnalysisWindow, Grid, Kind, Phase, Series, Verdict
 from gssr.model.statistics.balance import full_scale, imbalance
@@ -129,7 +129,7 @@ class Comparison:
     order of BETTER; ``metrics``: those that either run has samples of, in the order of gssr.model.compare.contrast.METRICS.
     ``phases``: by kind, of a and of b, None where it has none. Verdicts are told apart by their codes: ``gained`` b alone
     has, ``lost`` a alone, ``kept`` both (as b has them, and in ``kept_before`` as a has them). ``notes`` say in what else
-    the two differ. ``pairs``: which GPU of a was compared with which of b, None where there are no pairs.
+    the two differ. ``paired_by``: what told which GPU of a is compared with which of b, None where there are no pairs.
     ``breakdown``: how the shares of the GPU time changed, a change for each category; empty where a run has none."""
 
     a: Analysis
@@ -141,7 +141,7 @@ class Comparison:
     lost: tuple[Verdict, ...]
     kept: tuple[Verdict, ...]
     notes: tuple[str, ...]
-    pairs: Pairs | None
+    paired_by: By | None
     kept_before: tuple[Verdict, ...]
     breakdown: tuple[CategoryChange, ...] = ()
 
@@ -167,20 +167,20 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
     names = measured_metrics(*({name: own.mean for name, own in run.metrics.items()} for run in (a, b)))
     of_a, of_b = a.judgement.verdicts, b.judgement.verdicts
     codes = [{verdict.code for verdict in verdicts} for verdicts in (of_a, of_b)]
-    paired = pairs(a.gpus, b.gpus)
+    by, partners = pairs(a.gpus, b.gpus) or (None, None)
     kept = tuple(verdict for verdict in of_b if verdict.code in codes[0])
     before = {verdict.code: verdict for verdict in of_a}
     return Comparison(
         a=a,
         b=b,
-        totals=_totals(a, b, paired),
-        metrics={name: _metric(name, a, b, paired) for name in names},
+        totals=_totals(a, b, partners),
+        metrics={name: _metric(name, a, b, partners) for name in names},
         phases=_phases(a, b),
         gained=tuple(verdict for verdict in of_b if verdict.code not in codes[0]),
         lost=tuple(verdict for verdict in of_a if verdict.code not in codes[1]),
         kept=kept,
         notes=tuple(_notes(a, b, letter)),
-        pairs=paired,
+        paired_by=by,
         kept_before=tuple(before[verdict.code] for verdict in kept),
         breakdown=category_changes(a.judgement.breakdown, b.judgement.breakdown),
     )
@@ -242,14 +242,14 @@ def judged(name: str, a: float | None, b: float | None, noise: float | None) -> 
     return FigureChange(name, a, b, difference, difference / a if a else None, noise, outcome)
 
 
-def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, FigureChange]:
+def _totals(a: Analysis, b: Analysis, partners: list[int] | None) -> dict[str, FigureChange]:
     """Compare score, imbalance, duration, GPU-hours and energy, by name.
 
-    ``paired``: which GPUs of both runs belong together, None if they can't be paired. The last three are only judged
-    if both runs ended in the same way.
+    ``partners`` [n of a]: the position in b of the GPU that belongs to each of a, None if they can't be paired. The last
+    three are only judged if both runs ended in the same way.
     """
     one, other = (_array(gpu.score for gpu in run.gpus) for run in (a, b))
-    between = _between(one, other, paired)
+    between = _between(one, other, partners)
     noise = _joined(between, _tenths_of_score(a, b))
     codes = {run.run.exit_code for run in (a, b)}
     if a.state == "completed":
@@ -270,13 +270,12 @@ def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, FigureC
     return found
 
 
-def _metric(name: str, a: Analysis, b: Analysis, paired: Pairs | None) -> FigureChange:
-    """Compare the means of a metric in both runs. ``paired``: which GPUs of both belong together, None if they can't
-    be paired."""
+def _metric(name: str, a: Analysis, b: Analysis, partners: list[int] | None) -> FigureChange:
+    """Compare the means of a metric in both runs. ``partners``: as of ``_totals``."""
     runs = (a, b)
     means = [run.metrics[name].mean if name in run.metrics else None for run in runs]
     one, other = (_array(gpu.mean.get(name) for gpu in run.gpus) for run in runs)
-    between = _between(one, other, paired)
+    between = _between(one, other, partners)
     along = _along(*(_tenths(run.series.get(name), run.window) for run in runs))
     noise = _joined(between, along)
     if noise is not None:
@@ -289,16 +288,16 @@ def _array(values: Iterable[float | None]) -> Floats:
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def _between(one: Floats, other: Floats, paired: Pairs | None) -> list[float | None]:
+def _between(one: Floats, other: Floats, partners: list[int] | None) -> list[float | None]:
     """Return the variances that the GPUs' means [n] of both runs add to the noise; None for a run with fewer than two.
 
     If GPUs are paired and each has a mean in both runs or in none, there is one, of the differences; else one for each
     run. Of fewer pairs than ENOUGH_PAIRS the lesser of the two counts.
     """
     alone = [_spread(one), _spread(other)]
-    if paired is None:
+    if partners is None:
         return alone
-    other = other[list(paired.partners)]
+    other = other[partners]
     known = np.isfinite(one)
     n = int(known.sum())
     if n < 2 or not np.array_equal(known, np.isfinite(other)):

@@ -233,6 +233,6 @@ def _count_verdicts(held: Sequence[tuple[RunFigures, Sequence[GpuFigures]]]) -> 
     found: dict[str, int] = {}
     for run, gpus in held:
         own = {gpu.gpu for gpu in gpus}
-        for code in {each.code for each in run.verdicts or () if own & set(each.gpus)} & set(ABOUT_NODES):
+        for code in {code for code, about in (run.verdicts or {}).items() if own & set(about)} & set(ABOUT_NODES):
             found[code] = found.get(code, 0) + 1
     return found
