@@ -191,14 +191,6 @@ class LeadingLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class Abstention:
-    """A rule that could not be judged: ``reason`` says what was missing."""
-
-    code: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class StepTime:
     """How long a step of the program took. ``seconds``: on average; ``accuracy``: the standard error of that, as a
     share. ``changed_at`` (unix s): where the ``series`` changed most; ``change``: by which share from then on. Both are
@@ -216,15 +208,16 @@ class Judgement:
     """What a window of a run says, from ``start`` to ``end`` (unix s): page, screen and fleet show this and judge nothing
     themselves. GPUs are numbered among those asked for.
 
-    ``verdicts``: the worst first and otherwise in the order of the rules, causes before what they explain; and the rules
-    that could not be judged. ``too_few``: why there are too few samples for a judgement, a clause, else None. ``step``: how
-    long a step took, None where nothing tells. ``breakdown``: where the GPU time went; None if no GPU has two samples.
-    ``leading_loss``: what its largest loss is due to, None where no verdict tells. ``phases``, in
-    the order of time. ``unevenness``: None where there are no two GPUs to compare. ``peaks``: of all GPUs, None where they
-    are unknown; ``place``: where the run lies under the roofline, None where that was not looked at."""
+    ``verdicts``: the worst first and otherwise in the order of the rules, causes before what they explain; ``abstentions``:
+    the rules that could not be judged, by code, with a clause on what was missing. ``too_few``: why there are too few
+    samples for a judgement, a clause, else None. ``step``: how long a step took, None where nothing tells. ``breakdown``:
+    where the GPU time went; None if no GPU has two samples. ``leading_loss``: what its largest loss is due to, None where no
+    verdict tells. ``phases``, in the order of time. ``unevenness``: None where there are no two GPUs to compare. ``peaks``:
+    of all GPUs, None where they are unknown; ``place``: where the run lies under the roofline, None where that was not
+    looked at."""
 
     verdicts: tuple[Verdict, ...]
-    abstentions: tuple[Abstention, ...]
+    abstentions: Mapping[str, str]
     start: float
     end: float
     step: StepTime | None = None

@@ -5,7 +5,6 @@ The first run is A; every other one is compared with it.
 
 import shlex
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gssr.gpu_vendors import maker_of, say, speaking_of, spoken
 from gssr.metrics import best_measured
@@ -18,7 +17,7 @@ from gssr.render.clock import axis_text, duration
 from gssr.render.columns import SAME, average_into_columns, difference_strip, strip
 from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, signed, unit_of
+from gssr.render.scale import NONE, Unit, fixed, metric_of, percent, scale_text, signed, unit_of
 from gssr.render.table import Cell, TableColumn, table
 from gssr.report.page import PageOptions, drawn, full_scale, gpus_and_nodes_text, section
 
@@ -35,25 +34,16 @@ _LOOKS: dict[Outcome, tuple[str, Role]] = {
 _PAIRED: dict[By, str] = {"place": "paired by place", "uuid": "paired by UUID", "order": "paired in their order"}
 
 
-class _Line(NamedTuple):
-    """How a number is written: its name, unit, factor from the stored to the shown one, and decimals."""
-
-    name: str
-    unit: str
-    factor: float
-    decimals: int
-
-    def text(self, value: float | None, with_sign: bool = False) -> str:
-        return (signed if with_sign else fixed)(None if value is None else value * self.factor, self.decimals)
-
-
-_TOTALS: dict[str, _Line] = {
-    "score": _Line("score", "", 1.0, 3),
-    "imbalance": _Line("imbalance, SM active", "%", 100.0, 1),
-    "duration_s": _Line("duration", "s", 1.0, 1),
-    "gpu_hours": _Line("GPU-hours", "", 1.0, 3),
-    "energy_j": _Line("energy", "kJ", 1e-3, 2),
+_TOTALS: dict[str, tuple[str, Unit]] = {
+    "score": ("score", Unit("", 1.0, 3)),
+    "imbalance": ("imbalance, SM active", Unit("%", 100.0, 1)),
+    "duration_s": ("duration", Unit("s", 1.0, 1)),
+    "gpu_hours": ("GPU-hours", Unit("", 1.0, 3)),
+    "energy_j": ("energy", Unit("kJ", 1e-3, 2)),
 }
+"""What totals are called, and how they are shown."""
+_Line = tuple[str, Unit, list[FigureChange]]
+"""What a number is called, how it is shown, and its change in each of the compared runs."""
 
 
 def comparison_page(names: Sequence[str], comparisons: Sequence[Comparison], options: PageOptions) -> list[Row]:
@@ -149,22 +139,26 @@ def _about(part: Sequence[Comparison]) -> str:
     return "+ better - worse > higher < lower = noise"
 
 
+def _text(unit: Unit, value: float | None, with_sign: bool = False) -> str:
+    """Write a number of this unit; NONE for None."""
+    return (signed if with_sign else fixed)(None if value is None else value * unit.factor, unit.decimals)
+
+
 def _numbers(letters: str, part: Sequence[Comparison], options: PageOptions, marks: Glyphs) -> list[Row]:
     """Draw the totals and then the metrics that all of these comparisons have, as a table."""
     names = list(dict.fromkeys(name for each in part for name in each.metrics))
-    lines: list[tuple[_Line, list[FigureChange]]] = [
-        (line._replace(name=say(spoken(), line.name)), [each.totals[name] for each in part])
-        for name, line in _TOTALS.items()
+    lines: list[_Line] = [
+        (say(spoken(), label), unit, [each.totals[name] for each in part]) for name, (label, unit) in _TOTALS.items()
     ]
     for name in names:
-        metric, unit = metric_of(name), unit_of(metric_of(name))
+        metric = metric_of(name)
         found = [each.metrics[name] for each in part if name in each.metrics]
         if len(found) == len(part):
-            lines.append((_Line(metric.label, unit.name, unit.factor, unit.decimals), found))
+            lines.append((metric.label, unit_of(metric), found))
     return (_one if len(part) == 1 else _several)(letters, lines, options.width, marks)
 
 
-def _one(letters: str, lines: Sequence[tuple[_Line, list[FigureChange]]], width: int, marks: Glyphs) -> list[Row]:
+def _one(letters: str, lines: Sequence[_Line], width: int, marks: Glyphs) -> list[Row]:
     """Draw a table of one run and A, with the difference, the noise and the outcome in words."""
     head = [
         TableColumn(""), TableColumn("unit", drop=3), TableColumn("A", "right"), TableColumn(letters, "right"),
@@ -172,28 +166,28 @@ def _one(letters: str, lines: Sequence[tuple[_Line, list[FigureChange]]], width:
         TableColumn("noise", "right", drop=4), TableColumn(""),
     ]  # fmt: skip
     rows: list[list[Cell]] = []
-    for line, (change,) in lines:
+    for label, unit, (change,) in lines:
         relative = signed(None if change.relative is None else 100 * change.relative, 1)
-        noise = NONE if change.noise is None else line.text(change.noise)
+        noise = NONE if change.noise is None else _text(unit, change.noise)
         role = _LOOKS[change.outcome][1]
         rows.append([
-            line.name, (Span(line.unit, "dim"),), line.text(change.a), (Span(line.text(change.b), "value"),),
-            line.text(change.difference, with_sign=True), (Span(relative, "dim"),), (Span(noise, "dim"),),
+            label, (Span(unit.name, "dim"),), _text(unit, change.a), (Span(_text(unit, change.b), "value"),),
+            _text(unit, change.difference, with_sign=True), (Span(relative, "dim"),), (Span(noise, "dim"),),
             (Span(change.outcome, role),),
         ])  # fmt: skip
     return table(head, rows, width, marks)
 
 
-def _several(letters: str, lines: Sequence[tuple[_Line, list[FigureChange]]], width: int, marks: Glyphs) -> list[Row]:
+def _several(letters: str, lines: Sequence[_Line], width: int, marks: Glyphs) -> list[Row]:
     """Draw a table of several runs and A, each number with a sign for its outcome."""
     head = [TableColumn(""), TableColumn("unit", drop=1), TableColumn("A", "right")]
     head += [TableColumn(f"{letter}  ", "right") for letter in letters]
     rows: list[list[Cell]] = []
-    for line, changes in lines:
-        cells: list[Cell] = [line.name, (Span(line.unit, "dim"),), line.text(changes[0].a)]
+    for label, unit, changes in lines:
+        cells: list[Cell] = [label, (Span(unit.name, "dim"),), _text(unit, changes[0].a)]
         for change in changes:
             sign, role = _LOOKS[change.outcome]
-            cells.append((Span(line.text(change.b), "value"), Span(f" {sign}", role)))
+            cells.append((Span(_text(unit, change.b), "value"), Span(f" {sign}", role)))
         rows.append(cells)
     return table(head, rows, width, marks, gap=2)
 

@@ -112,7 +112,7 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
         "events": [event._asdict() | {"time": number(event.time)} for event in analysis.events],
         "breakdown": breakdown_object(analysis.judgement.breakdown),
         "verdicts": [verdict_object(verdict) for verdict in analysis.judgement.verdicts],
-        "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.judgement.abstentions],
+        "abstentions": [{"code": code, "reason": reason} for code, reason in analysis.judgement.abstentions.items()],
         "phases": [_phase(each) for each in analysis.judgement.phases],
         "step": _step(analysis.judgement.step),
         "history": None if analysis.history is None else asdict(analysis.history),

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from analyses import START, analysis, one_sample, rejudged, run, without_counters, without_gpus, without_samples
 
-from gssr.model.results import Abstention, Analysis, Finding, Grid, Phase, Place, Verdict, over_space
+from gssr.model.results import Analysis, Finding, Grid, Phase, Place, Verdict, over_space
 from gssr.model.statistics.roofline import place_under_roofline
 from gssr.peaks import peaks_of
 from gssr.render.verdicts import verdict_rows
@@ -49,7 +49,7 @@ def judged(**changes: object) -> Analysis:
     )
     return rejudged(
         found, verdicts=(straggler, dips), phases=phases, peaks=peaks, place=under,
-        abstentions=(Abstention("nvlink_bound", "NVLink not measured"),),
+        abstentions={"nvlink_bound": "NVLink not measured"},
     )  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def test_nothing_from_a_recording_becomes_markup() -> None:
         state=HOSTILE,
     )  # fmt: skip
     phases = tuple(replace(phase, verdicts=(verdict,)) for phase in plain.judgement.phases)
-    hostile = rejudged(hostile, verdicts=(verdict,), abstentions=(Abstention(HOSTILE, HOSTILE),), phases=phases)
+    hostile = rejudged(hostile, verdicts=(verdict,), abstentions={HOSTILE: HOSTILE}, phases=phases)
     text = html_report([hostile])
     page, usual = Page(text), Page(html_report([replace(plain, events=plain.events[1:2])]))
     assert [name for name, _ in page.elements].count("script") == 2
