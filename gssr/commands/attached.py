@@ -193,9 +193,12 @@ def _timelines(
     if rows:
         from gssr.traces.attached import open_attached
 
-        for each in open_attached(recording, rows):
-            there += [] if each.timeline is None else [each.timeline.sources[0].path]
-            yield each.row.path if each.timeline else each.problem or each.row.path, each.timeline, None
+        for row, opened in open_attached(recording, rows):
+            if isinstance(opened, str):
+                yield opened, None, None
+            else:
+                there.append(opened.sources[0].path)
+                yield row.path, opened, None
     for path in attach:
         try:
             for timeline in open_traces([path]).timelines():

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 
 from gssr.gpu_vendors import maker_of, say, speaking_of, spoken
 from gssr.metrics import best_measured
-from gssr.model.compare.comparison import CategoryChange, Comparison, FigureChange, Outcome, Turn, turned
+from gssr.model.compare.comparison import (
+    CategoryChange,
+    Comparison,
+    FigureChange,
+    Outcome,
+    Turn,
+    score_of_phases,
+    turned,
+)
 from gssr.model.compare.pairs import By
 from gssr.model.results import Analysis, Verdict
 from gssr.render.breakdown import LOOKS
@@ -240,10 +248,12 @@ def _phases(letters: str, part: Sequence[Comparison], width: int, marks: Glyphs)
     ]
     rows: list[list[Cell]] = []
     for kind in kinds:
-        pairs = [each.phases.get(kind, (None, None)) for each in part]
-        totals = [next((a for a, _ in pairs if a is not None), None), *(b for _, b in pairs)]
-        rows.append([kind, (Span("time", "dim"),), *(NONE if own is None else duration(own.seconds) for own in totals)])
-        rows.append(["", (Span("score", "dim"),), *(NONE if own is None else fixed(own.score, 3) for own in totals)])
+        pairs = [each.phases.get(kind, ([], [])) for each in part]
+        runs = [next((a for a, _ in pairs if a), []), *(b for _, b in pairs)]
+        times = (duration(sum(phase.seconds for phase in own)) if own else NONE for own in runs)
+        rows.append([kind, (Span("time", "dim"),), *times])
+        scores = (fixed(score_of_phases(own), 3) if own else NONE for own in runs)
+        rows.append(["", (Span("score", "dim"),), *scores])
     return [(), *table(head, rows, width, marks, gap=2)]
 
 

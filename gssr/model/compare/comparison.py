@@ -86,16 +86,6 @@ class FigureChange:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseTotal:
-    """All phases of one kind: how many, their seconds, share of GPU-hours, and score (None where unknown)."""
-
-    n: int
-    seconds: float
-    share: float
-    score: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class CategoryChange:
     """The shares (0-1) of the GPU time that a category has in both runs. ``error``: the errors of both shares together."""
 
@@ -127,7 +117,7 @@ class CategoryChange:
 class Comparison:
     """``b`` compared with ``a``. ``totals``: the score, the imbalance of SM activity, duration, GPU-hours and energy, in the
     order of BETTER; ``metrics``: those that either run has samples of, in the order of gssr.model.compare.contrast.METRICS.
-    ``phases``: by kind, of a and of b, None where it has none. Verdicts are told apart by their codes: ``gained`` b alone
+    ``phases``: by kind, those of a and those of b. Verdicts are told apart by their codes: ``gained`` b alone
     has, ``lost`` a alone, ``kept`` both (as b has them, and in ``kept_before`` as a has them). ``notes`` say in what else
     the two differ. ``paired_by``: what told which GPU of a is compared with which of b, None where there are no pairs.
     ``breakdown``: how the shares of the GPU time changed, a change for each category; empty where a run has none."""
@@ -136,7 +126,7 @@ class Comparison:
     b: Analysis
     totals: dict[str, FigureChange]
     metrics: dict[str, FigureChange]
-    phases: dict[Kind, tuple[PhaseTotal | None, PhaseTotal | None]]
+    phases: dict[Kind, tuple[list[Phase], list[Phase]]]
     gained: tuple[Verdict, ...]
     lost: tuple[Verdict, ...]
     kept: tuple[Verdict, ...]
@@ -388,29 +378,26 @@ def _imbalances(series: Grid | None, window: AnalysisWindow) -> Floats:
     return found
 
 
-def _phases(a: Analysis, b: Analysis) -> dict[Kind, tuple[PhaseTotal | None, PhaseTotal | None]]:
-    """Add up both runs' phases by kind: (of a, of b), None for a run without phases of the kind."""
-    found = {kind: (_phase_total(a.judgement.phases, kind), _phase_total(b.judgement.phases, kind)) for kind in KINDS}
-    return {kind: pair for kind, pair in found.items() if pair != (None, None)}
+def _phases(a: Analysis, b: Analysis) -> dict[Kind, tuple[list[Phase], list[Phase]]]:
+    """Sort both runs' phases by kind: (of a, of b). Kinds that neither has are left out."""
+    found: dict[Kind, tuple[list[Phase], list[Phase]]] = {kind: ([], []) for kind in KINDS}
+    for at, run in enumerate((a, b)):
+        for phase in run.judgement.phases:
+            found[phase.kind][at].append(phase)
+    return {kind: pair for kind, pair in found.items() if any(pair)}
 
 
-def _phase_total(phases: Sequence[Phase], kind: Kind) -> PhaseTotal | None:
-    """Add up the phases of one kind, or return None if there are none. The score of several is that of their mean
-    inputs by time."""
-    own = [phase for phase in phases if phase.kind == kind]
-    if not own:
-        return None
-    seconds = [phase.seconds for phase in own]
+def score_of_phases(phases: Sequence[Phase]) -> float | None:
+    """Score some phases, at least one, together: the score of several is that of their mean inputs by time."""
 
     def mean(name: str) -> float | None:
         """Return the mean of a metric over the phases, weighted by their time; None where it is known of none."""
-        values = [phase.means.get(name) for phase in own]
-        known = [(value, length) for value, length in zip(values, seconds, strict=True) if value is not None]
+        values = ((phase.means.get(name), phase.seconds) for phase in phases)
+        known = [(value, length) for value, length in values if value is not None]
         whole = sum(length for _, length in known)
         return sum(value * length for value, length in known) / whole if whole > 0 else None
 
-    score = own[0].score if len(own) == 1 else score_of_means({name: mean(name) for name in SCORE_INPUTS})
-    return PhaseTotal(len(own), sum(seconds), sum(phase.share for phase in own), score)
+    return phases[0].score if len(phases) == 1 else score_of_means({name: mean(name) for name in SCORE_INPUTS})
 
 
 _SAME: tuple[tuple[str, Callable[[Analysis], object]], ...] = (
