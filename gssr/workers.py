@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -42,18 +42,15 @@ class NoWorkersError(Exception):
     """Nobody is there to do the work, or no longer; the text is one sentence."""
 
 
-class _Answer(NamedTuple):
-    """A worker's answer for some files: their results, and the exception that came in place of the next one (None: none)."""
-
-    results: list[Any]
-    raised: Exception | None = None
+Answer = tuple[list[Any], Optional[Exception]]
+"""A worker's answer for some files: their results, and the exception that came in place of the next one (None: none)."""
 
 
 class _Given(NamedTuple):
     """Files that were given to a worker. ``n_pools``: how many pools there had been by then, this one included."""
 
     files: Sequence[Any]
-    future: Future[_Answer]
+    future: Future[Answer]
     n_pools: int
 
     @property
@@ -139,21 +136,20 @@ class Workers:
                     n_told = own.n_pools
                     broken = (each for each in (own, *given) if each.n_pools == n_told and not each.is_answered)
                     self._lost(sum(len(each.files) for each in broken))
-                for (
-                    file
-                ) in own.files:  # which of them it was, or whether another process took the pool with it, is not known
+                # Which of them it was, or whether another process took the pool with it, is not known.
+                for file in own.files:
                     alone = self._answer(pool.submit_alone(work, file), meanwhile)
                     if alone is None:
                         if pool.is_of_here:
                             self._lost(1)
                         alone = self._answer(pool.submit_alone(work, file), meanwhile)
-                    yield from _results(alone or _Answer([died(file)]))
+                    yield from _results(alone or ([died(file)], None))
         finally:
             for each in given:
                 each.future.cancel()
             pool.close()
 
-    def _answer(self, future: Future[_Answer], meanwhile: Callable[[], None]) -> _Answer | None:
+    def _answer(self, future: Future[Answer], meanwhile: Callable[[], None]) -> Answer | None:
         """Wait for a worker's answer; None if the worker died, which is whatever the executor itself raises."""
         from concurrent.futures import CancelledError
 
@@ -188,23 +184,24 @@ def is_worker() -> bool:
     return getattr(_here, "is_worker", False)
 
 
-def _done(work: Work[Item, Result], files: Sequence[Item]) -> _Answer:
+def _done(work: Work[Item, Result], files: Sequence[Item]) -> Answer:
     """Do the work, in the worker."""
     results: list[Any] = []
     _here.is_worker = True
     try:
         results.extend(work(files))
     except Exception as error:
-        return _Answer(results, error)
+        return results, error
     finally:
         _here.is_worker = False
-    return _Answer(results)
+    return results, None
 
 
-def _results(answer: _Answer) -> Iterator[Any]:
-    yield from answer.results
-    if answer.raised is not None:
-        raise answer.raised
+def _results(answer: Answer) -> Iterator[Any]:
+    results, raised = answer
+    yield from results
+    if raised is not None:
+        raise raised
 
 
 class _Processes:
@@ -217,7 +214,7 @@ class _Processes:
         self._n, self.n_pools = n, 0
         self._pool: ProcessPoolExecutor | None = None
 
-    def submit(self, work: Work[Item, Result], files: Sequence[Item]) -> Future[_Answer]:
+    def submit(self, work: Work[Item, Result], files: Sequence[Item]) -> Future[Answer]:
         """Give files to a process of the pool."""
         from concurrent.futures.process import BrokenProcessPool
 
@@ -233,7 +230,7 @@ class _Processes:
             self._pool, self.n_pools = _process_pool(self._n), self.n_pools + 1
         return self._pool
 
-    def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[_Answer]:
+    def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[Answer]:
         """Give one file to a process of its own, which is gone when this returns."""
         with _process_pool(1) as pool:
             return pool.submit(_done, work, [file])
@@ -253,11 +250,11 @@ class _Others:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    def submit(self, work: Work[Item, Result], files: Sequence[Item]) -> Future[_Answer]:
+    def submit(self, work: Work[Item, Result], files: Sequence[Item]) -> Future[Answer]:
         """Give files to a worker."""
         return self._executor.submit(_done, work, files)
 
-    def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[_Answer]:
+    def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[Answer]:
         """Give one file to a worker."""
         return self._executor.submit(_done, work, [file])
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gssr.model.results import Analysis
     from gssr.model.verdicts.table import RuleTable
     from gssr.report.page import PageOptions
-    from gssr.report.terminal import RunLine
     from gssr.store.index import Index
     from gssr.store.read.recording import RecordingReader, RunReader
     from gssr.workers import Workers
@@ -274,11 +273,11 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
 
 class _RecordingOutput(NamedTuple):
     """The pages to print for the recording ``name``: one for each of its ``analyses``. For more than MOST_PAGES runs
-    ``lines`` has a line of a table for each instead."""
+    ``rows`` has the cells of a row of a table for each instead."""
 
     name: str
     analyses: "list[Analysis]"
-    lines: "list[RunLine]"
+    rows: list[tuple[str, ...]]
 
 
 class _EarlierRuns:
@@ -377,7 +376,7 @@ class _RunAnalyses:
         from gssr.commands.progress_bar import ProgressBar
         from gssr.model.analyze import analyze
         from gssr.render.verdicts import naming
-        from gssr.report.terminal import MOST_PAGES, run_line
+        from gssr.report.terminal import MOST_PAGES, run_cells
 
         options, readers = self._options, chosen_runs(recording, self._options.run)
         many = len(readers) > MOST_PAGES
@@ -399,7 +398,7 @@ class _RunAnalyses:
             if not many or options.attach:
                 analysis = _with_traces(analysis, reader, recording.path, options)
             if many:
-                shown.lines.append(run_line(numbers[reader.run.run_id], analysis))
+                shown.rows.append(run_cells(numbers[reader.run.run_id], analysis, page_options.ascii_only(options)))
             elif not options.json or options.report is not None:
                 judgement = analysis.judgement
                 judgement = replace(judgement, verdicts=naming(judgement.verdicts, self._files(name)))
@@ -535,9 +534,9 @@ def _show(shown: Sequence[_RecordingOutput], options: argparse.Namespace, metric
     )
     asked = _page_options(options, metrics)
     found = [
-        runs_page(each.name, each.lines, asked) if each.lines else pages(each.analyses, parts, asked)
+        runs_page(each.name, each.rows, asked) if each.rows else pages(each.analyses, parts, asked)
         for each in shown
-        if each.lines or each.analyses
+        if each.rows or each.analyses
     ]
     return put(to_text(joined_pages(found, asked), page_options.wants_color(options), asked.ascii))
 

@@ -159,7 +159,7 @@ def laid_over(
         offset: s to add to the times of these; None: as they are.
         rows: of the traces attached to the run, those that are wanted; None: all.
     """
-    from gssr.model.joined.match import NotJoinedError, matched
+    from gssr.model.joined.match import matched
 
     for path, timeline, shift in _timelines(reader, recording, attach, offset, rows):
         if timeline is None:
@@ -167,7 +167,7 @@ def laid_over(
             continue
         try:
             yield matched(reader, timeline, shift)
-        except NotJoinedError as error:
+        except ValueError as error:
             yield f"{path}: not joined to the run: {error}"
 
 
@@ -193,9 +193,12 @@ def _timelines(
     if rows:
         from gssr.traces.attached import open_attached
 
-        for each in open_attached(recording, rows):
-            there += [] if each.timeline is None else [each.timeline.sources[0].path]
-            yield each.row.path if each.timeline else each.problem or each.row.path, each.timeline, None
+        for row, opened in open_attached(recording, rows):
+            if isinstance(opened, str):
+                yield opened, None, None
+            else:
+                there.append(opened.sources[0].path)
+                yield row.path, opened, None
     for path in attach:
         try:
             for timeline in open_traces([path]).timelines():

@@ -109,7 +109,7 @@ def _memory(files: Sequence[str], most: int | None, limit: int | None) -> tuple[
     from gssr.report.memory import TABLES, memory_document, memory_page, memory_rows
     from gssr.traces.memory_dump import read_memory_dump
 
-    read, problems = _each_read(files, lambda file: device_memories(read_memory_dump(file, most), limit))
+    read, problems = _each_read(files, lambda file: device_memories(file, read_memory_dump(file, most), limit))
     found = [device for devices in read for device in devices]
     if read and not found:
         problems.append(f"{files[0]}: holds no memory of any GPU")

@@ -153,20 +153,20 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str], workers: "Wo
         return fail(f"--dask and --mpi: one process writes the files of --format {options.format}", USAGE)
     if options.metric and not traces:
         return fail(f"--metric: is for traces: {options.places[0]} is a recording", USAGE)
-    found = recordings_in([place for place in options.places if place not in traces])
-    for sentence in found.unreadable:
+    found, unreadable = recordings_in([place for place in options.places if place not in traces])
+    for sentence in unreadable:
         tell(sentence)
-    if not (found.names or traces):
+    if not (found or traces):
         return fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
     n_traced, n_runs, n_there, code = 0, 0, 0, OK
     problems: Sequence[str] = ()
     try:
-        with _sink(options, [*found.names, *traces]) as sink:
+        with _sink(options, [*found, *traces]) as sink:
             if traces:
                 chosen = [table for name, table in TRACE_TABLES.items() if name in names]
                 n_traced, problems = export_traces(traces, sink, chosen, options.metric, workers)
             tables = [table for name, table in EXPORTED.items() if name in names]
-            recordings = {name: called.get(name, name) for name in found.names}
+            recordings = {name: called.get(name, name) for name in found}
             n_runs, n_there, code = _export(recordings, sink, tables, rules, workers)
     except (TraceError, ExportError, ValueError) as error:
         return fail(str(error), BAD_INPUT)
@@ -176,7 +176,7 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str], workers: "Wo
     for problem in problems:
         code = fail(problem, BAD_INPUT)
     code = _print_exported(options.output, n_runs, n_there) or code
-    return BAD_INPUT if found.unreadable else code
+    return BAD_INPUT if unreadable else code
 
 
 def _print_exported(output: str, n_runs: int, n_there: int = 0) -> int:
@@ -194,7 +194,7 @@ def _traces(places: "Sequence[str]") -> list[str]:
     """Return those places that are traces, or folders of nothing else."""
     from gssr.store.read.open import recordings_in
 
-    return [place for place in traces_among(places) if os.path.isfile(place) or not recordings_in([place]).names]
+    return [place for place in traces_among(places) if os.path.isfile(place) or not recordings_in([place])[0]]
 
 
 def _one_file(options: argparse.Namespace) -> int:
@@ -215,12 +215,12 @@ def _one_file(options: argparse.Namespace) -> int:
     traces = _traces(options.places)
     if traces:
         return fail(f"{traces[0]}: is a trace: --format {options.format} is for recordings", USAGE)
-    found = recordings_in(options.places)
-    for sentence in found.unreadable:
+    found, unreadable = recordings_in(options.places)
+    for sentence in unreadable:
         code = fail(sentence, BAD_INPUT)
     with ExitStack() as stack:
         runs: dict[RunReader, str] = {}
-        for name in found.names:
+        for name in found:
             try:
                 runs |= dict.fromkeys(stack.enter_context(closing(open_recording(name))).runs, name)
             except RecordingError as error:
@@ -228,7 +228,7 @@ def _one_file(options: argparse.Namespace) -> int:
         if not runs:
             return code or fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
         try:
-            _write(runs, options, access_of(found.names), bar)
+            _write(runs, options, access_of(found), bar)
         except (RecordingError, ExportError) as error:
             bar.clear()
             return fail(str(error), BAD_INPUT)

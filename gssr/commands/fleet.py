@@ -179,13 +179,12 @@ def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers
 
     from gssr.commands.progress_bar import ProgressBar
     from gssr.model.fleet.fleet import FleetRequest
-    from gssr.store.index import WrongIndexError
 
     try:
         index = (
             None if options.no_index or options.foreign else open_index(options.index)
         )  # what is imported goes again
-    except WrongIndexError as error:
+    except ValueError as error:
         return fail(f"--index: {error}", USAGE)
     if options.watch:
         return _watch(options, index)
@@ -210,11 +209,9 @@ def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers
             tell(sentence)
         return BAD_INPUT
     if options.sacct is not None:
-        from gssr.commands.sacct import SacctError
-
         try:
             found = _with_allocations(found, options.sacct, since)
-        except SacctError as error:
+        except ValueError as error:
             return fail(f"--sacct: {error}", BAD_INPUT)
     code = OK if options.db is None else _keep(found, options.db)
     return _show(found, options) or code
@@ -222,11 +219,12 @@ def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers
 
 def _keep(found: "Fleet", path: str) -> int:
     """Write what was found into the database at this path, and say so; return the exit code."""
-    from gssr.convert.fleet_database import DatabaseError, update_database
+    from gssr.convert.fleet_database import update_database
+    from gssr.convert.tables import ExportError
 
     try:
         n_new = update_database(path, found)
-    except DatabaseError as error:
+    except ExportError as error:
         return fail(f"--db: {error}", BAD_INPUT)
     tell(f"{path}: {len(found.runs):,} runs are in it as they are now, {n_new:,} of them new")
     return OK
@@ -236,7 +234,7 @@ def _with_allocations(found: "Fleet", file: str, since: float | None) -> "Fleet"
     """Join what Slurm allocated, by a ``file`` of its accounting, or "" for what sacct says.
 
     ``since``: the jobs that began then (unix s) or later; None: all those of the file, and of sacct those that ran when
-    the first run began, or later. Raises SacctError.
+    the first run began, or later. Raises ValueError, a sentence.
     """
     from gssr.commands.sacct import from_file, from_slurm
     from gssr.model.fleet.allocations import join

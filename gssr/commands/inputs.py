@@ -179,7 +179,7 @@ def _holds_recordings(name: str) -> bool:
     """Tell whether a path is a folder that holds recordings: then these are what is meant."""
     from gssr.store.read.open import recordings_in
 
-    return os.path.isdir(name) and bool(recordings_in([name]).names)
+    return os.path.isdir(name) and bool(recordings_in([name])[0])
 
 
 def chosen_runs(recording: RecordingReader, run: str | None) -> Sequence[RunReader]:
@@ -204,7 +204,7 @@ def chosen_runs(recording: RecordingReader, run: str | None) -> Sequence[RunRead
 def open_index(name: str | None = None) -> Index | None:
     """Open the index of what was read of fleets: the file of that name, or the one in the user's cache folder.
 
-    Returns None for a user without a cache folder. Raises WrongIndexError for a named file that is none.
+    Returns None for a user without a cache folder. Raises ValueError, a sentence, for a named file that is none.
     """
     from gssr.model.fleet.index import TABLES
     from gssr.store.index import Index, default_index
@@ -234,11 +234,11 @@ def fleet_at(
 
     if index is not None:
         index.load(places)
-    found = recordings_in(places, None if index is None else index.is_known)
-    fleet = read_fleet(found.names, request, progress, index, workers)
+    found, unreadable = recordings_in(places, None if index is None else index.is_known)
+    fleet = read_fleet(found, request, progress, index, workers)
     if index is not None:
         index.keep((), index.gone())
-    return fleet._replace(unreadable=found.unreadable + fleet.unreadable)
+    return fleet._replace(unreadable=(*unreadable, *fleet.unreadable))
 
 
 def growing_at(places: Sequence[str], index: Index | None, progress: Callable[[float], None]) -> Growing:
@@ -249,7 +249,7 @@ def growing_at(places: Sequence[str], index: Index | None, progress: Callable[[f
 
     if index is not None:
         index.load(places)
-    found = recordings_in(places, None if index is None else index.is_known)
-    ended = {} if index is None else index.known(found.names)
-    growing = read_growing([name for name in found.names if name not in ended], progress)
-    return growing._replace(n_recordings=len(found.names), unreadable=found.unreadable + growing.unreadable)
+    found, unreadable = recordings_in(places, None if index is None else index.is_known)
+    ended = {} if index is None else index.known(found)
+    growing = read_growing([name for name in found if name not in ended], progress)
+    return growing._replace(n_recordings=len(found), unreadable=(*unreadable, *growing.unreadable))

@@ -36,10 +36,6 @@ _INSTRUCTIONS = (
 )
 
 
-class OutsideError(ValueError):
-    """A path leaves the folder that is served, or can't be served; the text is a sentence."""
-
-
 def path_below(folder: str, path: str) -> str:
     """Check a path that was asked for, and return it as a command takes it: relative to ``folder``, with ``./`` before it.
 
@@ -48,29 +44,29 @@ def path_below(folder: str, path: str) -> str:
         path: Relative to it; "." is the folder itself.
 
     Raises:
-        OutsideError: The path is absolute, has ``..``, leads over a symbolic link, or is neither a file nor a folder.
+        ValueError: The path is absolute, has ``..``, leads over a symbolic link, or is neither a file nor a folder.
     """
     if not path.isprintable() or path.startswith("/") or len(path) > MOST_ASKED:
-        raise OutsideError(f"{path[:_SHOWN]!r}: name a file below the folder that is served, relative to it")
+        raise ValueError(f"{path[:_SHOWN]!r}: name a file below the folder that is served, relative to it")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise OutsideError(f"{path}: '..' leaves the folder that is served")
+        raise ValueError(f"{path}: '..' leaves the folder that is served")
     found = os.lstat(folder)
     for length in range(1, len(parts) + 1):
         shown = "/".join(parts[:length])
         try:
             found = os.lstat(os.path.join(folder, *parts[:length]))
         except OSError as error:
-            raise OutsideError(f"{shown}: {error.strerror}: list_recordings says what there is") from None
+            raise ValueError(f"{shown}: {error.strerror}: list_recordings says what there is") from None
         if stat.S_ISLNK(found.st_mode):
-            raise OutsideError(f"{shown}: is a symbolic link, and none is followed")
+            raise ValueError(f"{shown}: is a symbolic link, and none is followed")
     if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
-        raise OutsideError(f"{path}: is neither a file nor a folder")
+        raise ValueError(f"{path}: is neither a file nor a folder")
     return "/".join([".", *parts])
 
 
 def refuse_links(folder: str, relative: str) -> None:
-    """Raise OutsideError if a command that reads this file or folder would follow a symbolic link: one within the folder,
+    """Raise ValueError if a command that reads this file or folder would follow a symbolic link: one within the folder,
     or one beside the file.
 
     Args:
@@ -81,10 +77,10 @@ def refuse_links(folder: str, relative: str) -> None:
     if os.path.isdir(path):
         for entry in _entries(path):
             if entry.is_symlink():
-                raise OutsideError(f"{relative}: holds a symbolic link ({entry.name}): name one of its files")
+                raise ValueError(f"{relative}: holds a symbolic link ({entry.name}): name one of its files")
     for suffix in _BESIDE:
         if os.path.islink(path + suffix):
-            raise OutsideError(f"{relative}{suffix}: is a symbolic link, and none is followed")
+            raise ValueError(f"{relative}{suffix}: is a symbolic link, and none is followed")
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
@@ -213,7 +209,7 @@ def server(folder: str) -> MCPServer:
             for relative in () if to_list else found:
                 refuse_links(folder, relative)
             return found
-        except OutsideError as error:
+        except ValueError as error:
             raise ToolError(str(error)) from None
 
     async def answered(words: Sequence[str], skip_lines: int) -> str:

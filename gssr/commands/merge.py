@@ -122,19 +122,19 @@ def _put_beside(path: str, options: argparse.Namespace) -> int:
     try:
         recording = open_recording(path)
         try:
-            found = to_attach(path, options.attach, chosen_runs(recording, options.run))
+            rows, refused, doubts = to_attach(path, options.attach, chosen_runs(recording, options.run))
         finally:
             recording.close()
-        if found.rows:
-            attach(path, found.rows)
+        if rows:
+            attach(path, rows)
     except RecordingError as error:
         return fail(str(error), BAD_INPUT)
     except ValueError as error:
         return fail(f"{path}: {error}", BAD_INPUT)
-    for sentence in (*found.refused, *found.doubts):
+    for sentence in (*refused, *doubts):
         fail(sentence, BAD_INPUT)
-    n = len(found.rows)
-    return put(f"{clean(path)}: {n:,} trace{'s' * (n != 1)} attached\n") or (BAD_INPUT if found.refused else OK)
+    n = len(rows)
+    return put(f"{clean(path)}: {n:,} trace{'s' * (n != 1)} attached\n") or (BAD_INPUT if refused else OK)
 
 
 def _repair(path: str) -> int:

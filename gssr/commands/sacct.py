@@ -14,26 +14,22 @@ _SECONDS = 600
 """So long sacct may take."""
 
 
-class SacctError(Exception):
-    """The accounting can't be had; the text is a sentence."""
-
-
 def from_file(path: str, now: float) -> tuple[list[Allocation], int]:
     """Read the jobs with GPUs from a file with what ``sacct --parsable2`` printed, or a CSV of it. Returns also how many
-    lines could not be read. Raises SacctError."""
+    lines could not be read. Raises ValueError, a sentence."""
     from gssr.model.fleet.allocations import read_sacct
 
     try:
         with open(path, encoding="utf-8", errors="replace", newline="") as stream:
             return read_sacct(stream, now)
     except OSError as error:
-        raise SacctError(f"{path}: can't be read: {error.strerror}") from None
+        raise ValueError(f"{path}: can't be read: {error.strerror}") from None
     except ValueError as error:
-        raise SacctError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {error}") from None
 
 
 def from_slurm(since: float, now: float) -> tuple[list[Allocation], int]:
-    """Ask sacct for all users' jobs since a time (unix s). Returns as ``from_file`` does. Raises SacctError."""
+    """Ask sacct for all users' jobs since a time (unix s). Returns as ``from_file`` does. Raises ValueError, a sentence."""
     from gssr.model.fleet.allocations import FIELDS, read_sacct
 
     command = [
@@ -52,18 +48,18 @@ def from_slurm(since: float, now: float) -> tuple[list[Allocation], int]:
             check=False,
         )
     except FileNotFoundError:
-        raise SacctError("sacct is not installed here: save its output where it is, and give that file") from None
+        raise ValueError("sacct is not installed here: save its output where it is, and give that file") from None
     except OSError as error:
-        raise SacctError(f"sacct can't be run: {error.strerror}") from None
+        raise ValueError(f"sacct can't be run: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise SacctError(f"sacct took longer than {_SECONDS} s") from None
+        raise ValueError(f"sacct took longer than {_SECONDS} s") from None
     if done.returncode:
         said = next((line for line in done.stderr.splitlines() if line.strip()), "it says nothing")
-        raise SacctError(f"sacct failed: {said}")
+        raise ValueError(f"sacct failed: {said}")
     try:
         return read_sacct(done.stdout.splitlines(), now)
     except ValueError as error:
-        raise SacctError(f"what sacct printed {error}") from None
+        raise ValueError(f"what sacct printed {error}") from None
 
 
 def _local(unix_time: float) -> str:

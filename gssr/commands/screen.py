@@ -140,16 +140,16 @@ def take_terminal(before: Callable[[], None] = lambda: None) -> None:
 
     Set even where they were ignored: else the process would go on without a terminal. Does nothing in a browser.
     """
-    from gssr.profile.terminal import SavedModes
+    from gssr.profile.terminal import put_back_modes, read_modes
 
     if in_browser():  # Textual ends the process by these signals, and has the size from COLUMNS
         return
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # the terminal knows its size, and when it changes
-    modes = SavedModes()
+    modes = read_modes(0)
 
     def end(sig: int, _frame: FrameType | None) -> None:
-        modes.put_back(drawn=True)
+        put_back_modes(modes, drawn=True)
         signal.signal(sig, signal.SIG_DFL)
         before()
         os.kill(os.getpid(), sig)

@@ -49,7 +49,7 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace, workers: "
         wanted = TraceSelection(options.start, options.end, options.steps, gpus, options.like_hta, options.metric)
         report = NSYS.get(ALIASES.get(options.csv, options.csv))
         page = ["verdicts", PATH_IF_SMALL] if options.csv is None or options.png is not None else []
-        only = None if options.json else [*page, *filter(None, [options.csv if report is None else report.table])]
+        only = None if options.json else [*page, *filter(None, [options.csv if report is None else report[0]])]
         runs = opened(names, options.max_size, options.ranks, (_known(wanted.start), _known(wanted.end)))
         for flag, value in (("--csv", options.csv), ("--report", options.report)):
             if len(runs) > 1 and value is not None:

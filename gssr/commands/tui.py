@@ -38,16 +38,16 @@ def show(beside: "ScreenArguments") -> int:
     from gssr.model.live.watched_recording import WatchedRecording
     from gssr.model.verdicts.rules import TABLE, from_environment
     from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED
-    from gssr.profile.terminal import SavedModes
+    from gssr.profile.terminal import put_back_modes, read_modes
     from gssr.render.glyphs import glyph_set
     from gssr.tui.beside_job import JobScreen, WatchedJob
 
-    modes = SavedModes()
+    modes = read_modes(0)
 
     def leave() -> None:
         """Without a supervisor the terminal may be somebody else's already."""
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-        modes.put_back(drawn=True)
+        put_back_modes(modes, drawn=True)
         os._exit(0)
 
     def tell(byte: int) -> None:

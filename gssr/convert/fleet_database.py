@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from gssr.convert.tables import ExportError
 from gssr.guarded_sqlite import (
     LIMIT_LENGTH,
     LONGEST_VALUE,
@@ -131,10 +132,6 @@ VIEWS: dict[str, str] = {
 _PYTHON = {"TEXT": str, "REAL": float, "INTEGER": int}
 
 
-class DatabaseError(Exception):
-    """The database can't be used; the text is a sentence, and what was there is as it was."""
-
-
 class _OneTransaction(Guarded):
     """A connection that ``with`` does not commit: sqlite-utils before 4 does that after each hundred rows."""
 
@@ -144,7 +141,7 @@ class _OneTransaction(Guarded):
 
 def update_database(path: str, found: Fleet) -> int:
     """Write the runs, which must have been judged, into the database at this path, which is made if it is not there; what
-    is known of the same run is replaced, all else stays. Returns how many of the runs are new. Raises DatabaseError."""
+    is known of the same run is replaced, all else stays. Returns how many of the runs are new. Raises ExportError."""
     is_new = _check(path)
     try:
         if is_new:
@@ -164,39 +161,39 @@ def update_database(path: str, found: Fleet) -> int:
         if not isinstance(error, (sqlite3.Error, OSError)):
             raise
         why = error.strerror if isinstance(error, OSError) else in_one_line(error)
-        raise DatabaseError(f"{path}: can't be written: {why}") from None
+        raise ExportError(f"{path}: can't be written: {why}") from None
 
 
 def _check(path: str) -> bool:
-    """Tell whether the file is to be made; an empty one can be filled. Raises DatabaseError where something else is
+    """Tell whether the file is to be made; an empty one can be filled. Raises ExportError where something else is
     there."""
     other = f"{path}: is no database of gssr fleet --db: name another file, or a new one"
     for suffix in COMPANIONS:
         if not is_file_or_none(companion_path(path, suffix)):
-            raise DatabaseError(f"{path}{suffix}: is not a file")
+            raise ExportError(f"{path}{suffix}: is not a file")
     try:
         status = os.stat(path)
     except FileNotFoundError:
         if os.path.lexists(path):
-            raise DatabaseError(f"{path}: is a link to nothing") from None
+            raise ExportError(f"{path}: is a link to nothing") from None
         return True
     except OSError as error:
-        raise DatabaseError(f"{path}: can't be read: {error.strerror}") from None
+        raise ExportError(f"{path}: can't be read: {error.strerror}") from None
     if not stat.S_ISREG(status.st_mode):
-        raise DatabaseError(other)
+        raise ExportError(other)
     if status.st_uid != os.geteuid() or is_planted(path):
-        raise DatabaseError(f"{path}: {PLANTED}: name another file")
+        raise ExportError(f"{path}: {PLANTED}: name another file")
     try:
         with open(path, "rb") as stream:
             head = stream.read(100)
     except OSError as error:
-        raise DatabaseError(f"{path}: can't be read: {error.strerror}") from None
+        raise ExportError(f"{path}: can't be read: {error.strerror}") from None
     if not head:
         return False
     if head[:16] != _MAGIC or head[68:72] != APPLICATION_ID.to_bytes(4, "big"):
-        raise DatabaseError(other)
+        raise ExportError(other)
     if int.from_bytes(head[60:64], "big") > VERSION:
-        raise DatabaseError(f"{path}: was made by a later version of gssr")
+        raise ExportError(f"{path}: was made by a later version of gssr")
     return False
 
 
@@ -216,7 +213,7 @@ def _open(path: str) -> _OneTransaction:
 
 
 def _check_tables(connection: Guarded, path: str) -> None:
-    """Raise DatabaseError for a file that has our mark, and holds what would do something while it is written."""
+    """Raise ExportError for a file that has our mark, and holds what would do something while it is written."""
     schema = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     try:
         for kind, name, sql in schema:
@@ -227,7 +224,7 @@ def _check_tables(connection: Guarded, path: str) -> None:
             if str(name).lower() in VIEWS and kind != "view":
                 raise UnsafeError(f"{name} is no view")
     except UnsafeError as error:
-        raise DatabaseError(f"{path}: was changed by something else: {in_one_line(error)}: name another file") from None
+        raise ExportError(f"{path}: was changed by something else: {in_one_line(error)}: name another file") from None
 
 
 def _write(connection: sqlite3.Connection, found: Fleet) -> int:
@@ -285,7 +282,7 @@ def _of_run(run: RunFigures) -> dict[str, Any]:
         "started": _utc(run.began),
         "week": week_of(run.started_at),
         **{column.name: getattr(run, column.name) for column in RUN_COLUMNS},
-        "verdicts": None if run.verdicts is None else json.dumps([verdict.code for verdict in run.verdicts]),
+        "verdicts": None if run.verdicts is None else json.dumps(list(run.verdicts)),
     }
     return {name: _text(value) if isinstance(value, str) else value for name, value in own.items()}
 

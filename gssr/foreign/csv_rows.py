@@ -17,6 +17,7 @@ from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSer
 from gssr.foreign.tables import MetricColumn, RowTable, RowValues, clean
 from gssr.foreign.times import Clock, FileRows, stamps
 from gssr.metrics import RATIO
+from gssr.store.format.sample_arrays import Samples
 
 _BURST_SECONDS = 0.010001
 """Rows of one look that says no GPU follow each other within this."""
@@ -182,7 +183,7 @@ class _CsvFile:
                 return None
         values = RowValues(self._table, cells, header.metrics, lambda place: first + place)
         gpu = self._table.gpus(keys, lambda row: self._gpu(cells, int(first[row]), int(keys[row]), header), values)
-        return FileRows(gpu, seconds, clock, values.metrics())
+        return clock, Samples(gpu, seconds, values.metrics())
 
     def _keys(self, cells: TextCells, first: Ints, header: _Header, seconds: Floats) -> tuple[Ints, Flags]:
         """Number the rows whose first cells are ``first`` so that rows of one GPU have one number.

@@ -17,6 +17,7 @@ from gssr.foreign.names import DCGMI_DMON, SMI_DMON
 from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note
 from gssr.foreign.tables import MOST_GPUS, MetricColumn, RowTable, RowValues
 from gssr.foreign.times import Clock, FileRows, stamps
+from gssr.store.format.sample_arrays import Samples
 
 _HEADER = re.compile(rb"#\s*(?:Entity\s|(?:Date[\s,]+)?(?:Time[\s,]+)?gpu[\s,])")
 _UNITS = re.compile(rb"#\s*(?:YYYYMMDD|HH:MM:SS|Idx)\b")
@@ -154,7 +155,7 @@ class _DmonLog:
             seconds[stamped] = times
             if clock == "none":
                 raise ForeignError(f"{self._table.source.path}: has words before its rows that are no times")
-        return FileRows(gpu, seconds, clock, values.metrics())
+        return clock, Samples(gpu, seconds, values.metrics())
 
     def _gpu(self, number: int) -> tuple[Hashable, ForeignGpu]:
         index, is_instance = divmod(number, 2)

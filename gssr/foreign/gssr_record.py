@@ -17,8 +17,9 @@ from gssr.arrays import Floats, Ints
 from gssr.foreign.cells import TextCells
 from gssr.foreign.json_file import contents, text_or_none, whole
 from gssr.foreign.names import OF_GPUS, blanks_to_nan, of_dcgm
-from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece, in_order, plain
+from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, in_order, plain
 from gssr.metrics import BY_NAME
+from gssr.store.format.sample_arrays import Samples
 
 _HEAD = ("timestamp", "gpuId")
 _SUMS = ("_min", "_avg", "_max")
@@ -78,7 +79,7 @@ def _step(files: Sequence[str], told: ImportHints) -> ForeignSeries:
     if len(tables) > 1:
         notes.append(Note("the files do not say which nodes they are of: each is called after its file"))
     gpus: list[ForeignGpu] = []
-    pieces: list[SeriesPiece] = []
+    pieces: list[Samples] = []
     n_unknown, n_bad = 0, 0
     for file, table in tables:
         stem = os.path.basename(file).partition(".")[0]
@@ -91,7 +92,7 @@ def _step(files: Sequence[str], told: ImportHints) -> ForeignSeries:
                 memory_total=total.get(int(device)))
             for device in ids
         ]  # fmt: skip
-        pieces.append(SeriesPiece(position + len(gpus) - len(ids), start + table.seconds, table.values(position)))
+        pieces.append(Samples(position + len(gpus) - len(ids), start + table.seconds, table.values(position)))
         n_unknown, n_bad = n_unknown + table.n_unknown, n_bad + table.n_bad
     if n_unknown:
         notes.append(Note(f"numbers above 2e9 were written as 0: {n_unknown:,} means that are 0 beside a minimum or maximum "

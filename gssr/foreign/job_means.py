@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.foreign.series import ForeignGpu, ForeignSeries, Note, SeriesPiece, in_order
+from gssr.foreign.series import ForeignGpu, ForeignSeries, Note, in_order
+from gssr.store.format.sample_arrays import Samples
 
 
 class ForeignGpuMeans(NamedTuple):
@@ -51,7 +52,7 @@ def series_of_means(kind: str, gpus: Sequence[ForeignGpuMeans], notes: Sequence[
     pieces = []
     for position, each in enumerate(gpus):
         values = {name: np.array([value]) for name, value in each.values.items()}
-        pieces.append(SeriesPiece(np.array([position]), np.array([each.end]), values))
+        pieces.append(Samples(np.array([position]), np.array([each.end]), values))
     return ForeignSeries(
         kind, in_order(pieces), [each.gpu for each in gpus], [Note(text) for text in (*said, *notes)],
         sampling_seconds=max(seconds, 0.001), started_at=start, ended_at=end,

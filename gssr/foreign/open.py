@@ -12,9 +12,10 @@ from typing import Any
 
 from gssr.foreign.json_file import check_unpacked
 from gssr.foreign.prometheus_runs import HEAD
-from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints, Note, SeriesPiece
+from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints, Note
 from gssr.foreign.write import write
 from gssr.recognise import FOREIGN, recognise
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.open import PRIVATE, private_folder
 
 NOTHING = ImportHints()
@@ -240,7 +241,7 @@ def _named(series: ForeignSeries, path: str, data: Bytes) -> ForeignSeries:
     """Name a series after its file, and have damage of the file's bytes noted after the last piece. Returns the series."""
     pieces = series.pieces
 
-    def until_problem() -> Iterator[SeriesPiece]:
+    def until_problem() -> Iterator[Samples]:
         yield from pieces
         if data.problem:
             series.notes.append(Note(data.problem))

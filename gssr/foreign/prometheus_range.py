@@ -18,7 +18,7 @@ _SAME = 1e-3
 """s: times that are so near are of one grid."""
 _APART = 5
 """Steps between answers that are one run, at most."""
-Samples = tuple[Ints, Floats, Floats]
+SeriesSamples = tuple[Ints, Floats, Floats]
 """Numbers of series, times in unix s, and values."""
 _Sampled = tuple[dict[str, str], Floats, Floats]
 """Labels of a series, times in unix s, and values."""
@@ -156,14 +156,14 @@ def step_of(every: Sequence[_Sampled]) -> float | None:
     return min((own for own in medians if own > 0), default=None)
 
 
-def numbered(every: Sequence[_Sampled], table: SeriesTable, told: ImportHints, series: ForeignSeries) -> Samples:
+def numbered(every: Sequence[_Sampled], table: SeriesTable, told: ImportHints, series: ForeignSeries) -> SeriesSamples:
     """Join the samples of all series whose metric is known, and snap their times to one grid if the spacing is known.
 
     Series are added to ``table``, and notes to ``series``. Returns for each sample the number of its series in
     ``table``, its time in unix s, and its value; three empty arrays if no metric is known. A series without a name gets
     ``told.metric``.
     """
-    parts: list[Samples] = []
+    parts: list[SeriesSamples] = []
     nameless = 0
     for labels, times, values in every:
         name = labels.get("__name__") or told.metric

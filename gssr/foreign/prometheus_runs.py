@@ -13,9 +13,10 @@ from gssr.arrays import Floats, Ints
 from gssr.foreign.prometheus_series import NOTHING, SeriesTable, describe_run
 from gssr.foreign.prometheus_text import LineReader, read_seconds, split_labels
 from gssr.foreign.prometheus_text import read as read_text
-from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints, Note, SeriesPiece
+from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints, Note
 from gssr.prometheus import GPU_LABELS, RUN_INFO
 from gssr.store.format.limits import MOST_RUNS
+from gssr.store.format.sample_arrays import Samples
 
 KIND = "prometheus"
 HEAD = f"# TYPE {RUN_INFO.name} {RUN_INFO.type}\n".encode()
@@ -102,7 +103,7 @@ class _Runs:
             holdings.sort(key=lambda each: each.first)
         return found
 
-    def _pieces(self, run: int) -> Iterator[SeriesPiece]:
+    def _pieces(self, run: int) -> Iterator[Samples]:
         """Yield the rows of one run, ascending in time."""
         if self._samples is None:
             self._samples = self._read()

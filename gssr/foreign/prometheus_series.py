@@ -26,10 +26,11 @@ from gssr.foreign.names import (
     blanks_to_nan,
     of_dcgm,
 )  # fmt: skip
-from gssr.foreign.series import ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece, plain
+from gssr.foreign.series import ForeignGpu, ForeignSeries, ImportHints, Note, plain
 from gssr.metrics import METRICS, NAMES
 from gssr.prometheus import FAMILIES, LONGEST_LABEL, REPLACED, RUN_INFO
 from gssr.store.format.limits import MOST_GPUS, MOST_RUNS
+from gssr.store.format.sample_arrays import Samples
 
 _OURS = {family.sample: Meant(name, 1.0 / family.factor) for name, family in FAMILIES.items()}
 _DCGM = ("DCGM_FI_", "dcgm_")
@@ -186,7 +187,7 @@ class SeriesTable:
             self._said.add(note)
             self._series.notes.append(Note(note))
 
-    def pieces(self, of: Ints, time: Floats, values: Floats) -> Iterator[SeriesPiece]:
+    def pieces(self, of: Ints, time: Floats, values: Floats) -> Iterator[Samples]:
         """Make rows of samples, and yield them in pieces that ascend in time. Samples of one GPU at equal times make
         one row.
 
@@ -207,7 +208,7 @@ class SeriesTable:
             if len(piece.time):
                 yield piece
 
-    def _piece(self, of: Ints, time: Floats, raw: Floats) -> SeriesPiece:
+    def _piece(self, of: Ints, time: Floats, raw: Floats) -> Samples:
         """Make one piece of samples whose times ascend. Rows of GPUs that are split into MIG instances are left out.
         The piece may have no rows."""
         self._refresh()
@@ -246,7 +247,7 @@ class SeriesTable:
             self._series.job_id = next(iter(self._jobs))
         if len(self._infos) == 1:
             describe_run(self._series, next(iter(self._infos.values())))
-        return SeriesPiece(position[at[has_any]], when[has_any], {name: own_[has_any] for name, own_ in found.items()})
+        return Samples(position[at[has_any]], when[has_any], {name: own_[has_any] for name, own_ in found.items()})
 
     def _describe(self, at: Ints, table: Floats) -> None:
         """Store the memory size and power limit of GPUs, from rows ``table`` of the GPUs ``at``, where they are not

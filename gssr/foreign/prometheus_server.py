@@ -18,8 +18,9 @@ from gssr.foreign.json_file import decode
 from gssr.foreign.names import ROWS
 from gssr.foreign.prometheus_range import KIND, answer_of, numbered, sampled, step_of
 from gssr.foreign.prometheus_series import SeriesTable
-from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints, Note, SeriesPiece, plain
+from gssr.foreign.series import ForeignError, ForeignSeries, ImportHints, Note, plain
 from gssr.prometheus import FAMILIES, RUN_INFO
+from gssr.store.format.sample_arrays import Samples
 
 POINTS = 11_000
 """Of a series, that Prometheus gives in one answer, at most; source: its web/api/v1."""
@@ -200,7 +201,7 @@ def _own_step(server: _Server, labels: Mapping[str, str], end: float) -> float |
 
 def _pieces(
     server: _Server, selector: str, n_series: int, asked: Any, told: ImportHints, series: ForeignSeries
-) -> Iterator[SeriesPiece]:
+) -> Iterator[Samples]:
     """Ask for window after window and yield rows. ``asked`` is [begin, end, step] in s. Raises ForeignError if an
     answer fails or no window has samples."""
     begin, end, step = asked.tolist()

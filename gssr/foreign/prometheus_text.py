@@ -15,9 +15,10 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.foreign.cells import TextCells
 from gssr.foreign.prometheus_series import NOTHING, SeriesTable
-from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints, Note, SeriesPiece
+from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints, Note
 from gssr.foreign.times import placed, until_first
 from gssr.store.format.limits import LATEST
+from gssr.store.format.sample_arrays import Samples
 
 _SAMPLE = re.compile(
     rb'([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{((?:[^"{}]*"(?:[^"\\]|\\.)*")*[^"{}]*)\})?\s*([^\s{}#]+)(?:\s+([^\s{}#]+))?\s*(?:#.*)?',
@@ -177,15 +178,15 @@ class _Reader:
         self._arrived: dict[int, float] = {}
         """When later ones came, s after that."""
 
-    def pieces(self) -> Iterator[SeriesPiece]:
+    def pieces(self) -> Iterator[Samples]:
         """Yield all rows, ascending in time. Raises ForeignError if the file has no metric of a GPU."""
         rows = self._rows()
-        every: Iterator[SeriesPiece | None] = chain(list(until_first(rows)), rows)
+        every: Iterator[Samples | None] = chain(list(until_first(rows)), rows)
         if not self._has_times and self._told.start is None:
             every = placed(every, lambda last: self._source.modified - last)
         yield from (piece for piece in every if piece is not None)
 
-    def _rows(self) -> Iterator[SeriesPiece | None]:
+    def _rows(self) -> Iterator[Samples | None]:
         """Yield rows, and None whenever there is nothing new at the moment. If the file has no times and the user gives
         none, times begin at 0."""
         rest, idle = b"", 0
@@ -269,7 +270,7 @@ class _Reader:
         self._in_scrape[own[max(begin, 0) :]] = True
         return numbers
 
-    def _out(self, is_end: bool) -> Iterator[SeriesPiece]:
+    def _out(self, is_end: bool) -> Iterator[Samples]:
         """Yield the rows that are complete, or, with ``is_end``, all that is held. Rows that come later than others
         that were already yielded are counted as left out."""
         if not self._held or (self._has_times and self._order != "scrapes" and not is_end):

@@ -16,7 +16,8 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.foreign.names import MEMORY_TOTAL, OF_GPUS, blanks_to_nan, of_dcgm
-from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece, in_order, plain
+from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, in_order, plain
+from gssr.store.format.sample_arrays import Samples
 
 TIMELESS = (
     "the older GSSR kept no times: the samples of a rank are spread evenly up to its end, each may be earlier or later by "
@@ -75,7 +76,7 @@ def _run(ranks: list[Rank], told: ImportHints, notes: Sequence[str]) -> ForeignS
     first = ranks[0]
     said = [Note(text) for text in notes]
     gpus: list[ForeignGpu] = []
-    pieces: list[SeriesPiece] = []
+    pieces: list[Samples] = []
     spacings: list[float] = []
     begun = [start for own in ranks if (start := _started(own)) is not None]
     shift = told.start - min(begun) if told.start is not None and begun else 0.0
@@ -94,7 +95,7 @@ def _run(ranks: list[Rank], told: ImportHints, notes: Sequence[str]) -> ForeignS
             if len(set(map(len, samples.values()))) > 1:
                 said.append(Note(f"{_place(rank, device)} has more values of some metrics than of others: all end with "
                                  "the run, and what is missing at its begin is unknown", gpu=at))  # fmt: skip
-            pieces.append(SeriesPiece(np.full(n, at), time + shift, _values(samples, n)))
+            pieces.append(Samples(np.full(n, at), time + shift, _values(samples, n)))
     unknown = sorted({tag for own in _all_samples(ranks) for tag in own if of_dcgm(tag) is None})
     if unknown:
         said.append(Note(f"columns that GSSR does not know are left out: {', '.join(map(plain, unknown[:10]))}"))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.open import RecordingError
 
 _ROWS = 1 << 16
@@ -66,20 +66,12 @@ class Note(NamedTuple):
     gpu: int | None = None
 
 
-class SeriesPiece(NamedTuple):
-    """Rows: ``gpu`` int64[n] positions in ``ForeignSeries.gpus``, ``time`` float64[n] unix s, ascending, ``values``
-    float64[n] by metric, measured as in the catalogue (ratios 0-1, W, bytes/s ...), NaN where nothing is known."""
-
-    gpu: Ints
-    time: Floats
-    values: dict[str, Floats]
-
-
 @dataclass
 class ForeignSeries:
     """One run as files describe it; None and "" are unknown.
 
-    ``pieces`` can be taken once and ascend in time; a later piece may have other metrics. ``gpus`` and ``notes`` grow
+    ``pieces`` can be taken once and ascend in time, also within; ``gpu`` of their samples are positions in ``gpus``; a later
+    piece may have other metrics. ``gpus`` and ``notes`` grow
     while pieces are taken, but a GPU is in ``gpus`` before its first row comes. ``sampling_seconds``: seconds between
     samples; None until it is known, and if it stays None the median spacing of the rows is used. ``run_id``: GSSR's own
     name of the run, where a file says it: series of other runs are never joined with it. ``started_at``,
@@ -88,7 +80,7 @@ class ForeignSeries:
     """
 
     kind: str
-    pieces: Iterator[SeriesPiece]
+    pieces: Iterator[Samples]
     gpus: list[ForeignGpu] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     sampling_seconds: float | None = None
@@ -106,7 +98,7 @@ class ForeignSeries:
     stem: str = ""
 
 
-def in_order(pieces: Sequence[SeriesPiece]) -> Iterator[SeriesPiece]:
+def in_order(pieces: Sequence[Samples]) -> Iterator[Samples]:
     """Sort the rows of all pieces by time. Yields them in new pieces that all have the same metrics, NaN where a row
     had none; nothing if there are no pieces."""
     if not pieces:
@@ -121,7 +113,7 @@ def in_order(pieces: Sequence[SeriesPiece]) -> Iterator[SeriesPiece]:
     order = np.argsort(time, kind="stable")
     for begin in range(0, len(order), _ROWS):
         rows = order[begin : begin + _ROWS]
-        yield SeriesPiece(gpu[rows], time[rows], {name: column[rows] for name, column in values.items()})
+        yield Samples(gpu[rows], time[rows], {name: column[rows] for name, column in values.items()})
 
 
 def plain(text: object, most: int = 80) -> str:

@@ -19,8 +19,9 @@ from gssr.foreign.names import (
     blanks_to_nan,
     unit_of,
 )
-from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece
+from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note
 from gssr.foreign.times import FileRows, pieces_of
+from gssr.store.format.sample_arrays import Samples
 
 MOST_GPUS = 4096
 """No node has more GPUs and instances."""
@@ -64,7 +65,7 @@ class RowTable:
         self._of_key: dict[Hashable, int] = {}
         self.series = ForeignSeries(kind, self._pieces(rows))
 
-    def _pieces(self, rows: Callable[["RowTable"], Iterator[FileRows | None]]) -> Iterator[SeriesPiece]:
+    def _pieces(self, rows: Callable[["RowTable"], Iterator[FileRows | None]]) -> Iterator[Samples]:
         """Yield the pieces of the file, and then add the notes. Raises ForeignError if there was no row, or no room for
         a temporary file."""
         any_rows = False

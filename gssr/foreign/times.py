@@ -8,30 +8,23 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import chain
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.foreign.cells import TextCells
-from gssr.foreign.series import ByteSource, ForeignSeries, ImportHints, Note, SeriesPiece
+from gssr.foreign.series import ByteSource, ForeignSeries, ImportHints, Note
+from gssr.store.format.sample_arrays import Samples
 
 Clock = Literal["none", "day", "local", "unix"]
 """What a file says of a row's time: nothing; the time of a day, no date; that on the wall, no zone; seconds since 1970."""
 
 
-class FileRows(NamedTuple):
-    """Rows as a file has them. ``gpu`` int64[n]: positions in ``ForeignSeries.gpus``. ``seconds`` float64[n]: since
-    midnight (``clock`` "day") or since 1970 ("local", "unix"), NaN where the time cannot be read, meaningless if
-    ``clock`` is "none". ``values``: as in a SeriesPiece."""
-
-    gpu: Ints
-    seconds: Floats
-    clock: Clock
-    values: dict[str, Floats]
-
-
-_Some = TypeVar("_Some", FileRows, SeriesPiece)
+FileRows = tuple[Clock, Samples]
+"""Rows as a file has them: what it says of their times, and a piece whose times are seconds since midnight (clock "day") or
+since 1970 ("local", "unix"), NaN where one cannot be read, and meaningless if the clock is "none"."""
+_Some = TypeVar("_Some")
 _DAY = 86400.0
 _SLOT = 900
 """No zone changes its clock but at a multiple of so many seconds."""
@@ -213,22 +206,6 @@ def _offsets(wall: int, zone: tzinfo | None) -> tuple[float, float]:
         return np.nan, np.nan
 
 
-class Midnights:
-    """Times of days as seconds since the first one's midnight."""
-
-    def __init__(self) -> None:
-        self._last, self._days = -np.inf, 0
-
-    def since(self, seconds: Floats) -> Floats:
-        """Convert times of day, float64[n], to seconds since the midnight before the very first one. A time more than
-        half a day before the previous one is of the next day. Calls go on from each other."""
-        passed = np.cumsum(np.diff(seconds, prepend=self._last) < -_DAY / 2) + self._days
-        if len(seconds):
-            self._last, self._days = float(seconds[-1]), int(passed[-1])
-        found: Floats = seconds + _DAY * passed
-        return found
-
-
 class Ticks:
     """Finds the rows that were sampled in one look at the GPUs. In each look GPUs come in the same order, though some
     may be missing; a look ends when a GPU comes again or one that comes earlier in the order."""
@@ -265,7 +242,7 @@ class Order:
         self._of_gpu: Floats = np.empty(0)
         self.moved = self.left_out = self.repeated = 0
 
-    def ordered(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> SeriesPiece:
+    def ordered(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Samples:
         """Return rows that ascend in time, also after those of earlier calls. ``time`` must be finite, in s. The result
         may have no rows."""
         above = np.maximum.accumulate(np.concatenate(([self._last], time)))[:-1]
@@ -288,19 +265,17 @@ class Order:
         self._of_gpu[whose] = when  # the last of each stays
         if len(time):
             self._last = float(time[-1])
-        if kept.all():
-            return SeriesPiece(gpu, time, values)
-        return SeriesPiece(gpu[kept], time[kept], {name: column[kept] for name, column in values.items()})
+        return Samples(gpu, time, values).of(kept)
 
 
 def pieces_of(
     rows: Iterator[FileRows | None], series: ForeignSeries, source: ByteSource, told: ImportHints
-) -> Iterator[SeriesPiece]:
+) -> Iterator[Samples]:
     """Date the rows of a file and put them in order. Yields pieces with unix times; None from ``rows`` (nothing new at
     the moment) is passed over. Adds notes on what was assumed and left out, and sets ``series.sampling_seconds`` if the
     file has no times."""
     begun = list(until_first(rows))
-    clock: Clock = begun[-1].clock if begun and begun[-1] is not None else "none"
+    clock: Clock = begun[-1][0] if begun and begun[-1] is not None else "none"
     local, order = LocalTime(told.timezone), Order()
     if clock == "none":
         series.sampling_seconds = told.interval or 1.0
@@ -352,23 +327,28 @@ def until_first(rows: Iterator[_Some | None]) -> Iterator[_Some | None]:
 
 def _timed(
     rows: Iterator[FileRows | None], clock: Clock, series: ForeignSeries, told: ImportHints
-) -> Iterator[SeriesPiece | None]:
+) -> Iterator[Samples | None]:
     """Convert rows to pieces with seconds as ``clock`` counts them: unix or wall time since 1970, since the first
     midnight, or, if the file has no times, since the first look. Yields None for None. Rows without a readable time are
     left out and noted."""
-    ticks, midnights, unread = Ticks(), Midnights(), 0
+    ticks, unread, last, n_midnights = Ticks(), 0, -np.inf, 0
     for each in rows:
         if each is None:
             yield None
             continue
+        own, piece = each
         if clock == "none":
-            looks = ticks.of(each.gpu).astype(np.float64) * (series.sampling_seconds or 1.0)
-            yield SeriesPiece(each.gpu, looks + (told.start or 0.0), each.values)
+            looks = ticks.of(piece.gpu).astype(np.float64) * (series.sampling_seconds or 1.0)
+            yield Samples(piece.gpu, looks + (told.start or 0.0), piece.values)
             continue
-        read = np.isfinite(each.seconds) if each.clock == clock else np.zeros(len(each.gpu), bool)
+        read = np.isfinite(piece.time) if own == clock else np.zeros(len(piece.gpu), bool)
         unread += int((~read).sum())
-        seconds: Floats = midnights.since(each.seconds[read]) if clock == "day" else each.seconds[read]
-        yield SeriesPiece(each.gpu[read], seconds, {name: column[read] for name, column in each.values.items()})
+        seconds: Floats = piece.time[read]
+        if clock == "day" and len(seconds):  # more than half a day before the row above it is after another midnight
+            passed = np.cumsum(np.diff(seconds, prepend=last) < -_DAY / 2) + n_midnights
+            last, n_midnights = float(seconds[-1]), int(passed[-1])
+            seconds = seconds + _DAY * passed
+        yield Samples(piece.gpu[read], seconds, {name: column[read] for name, column in piece.values.items()})
     if unread:
         series.notes.append(Note(f"{unread:,} rows have no time that can be read, and are left out"))
 
@@ -386,7 +366,7 @@ def _moved(last: float, clock: Clock, source: ByteSource, told: ImportHints) -> 
     return float(np.floor((day + 60.0 - last) / _DAY) * _DAY)
 
 
-def placed(pieces: Iterator[SeriesPiece | None], shift: Callable[[float], float]) -> Iterator[SeriesPiece | None]:
+def placed(pieces: Iterator[Samples | None], shift: Callable[[float], float]) -> Iterator[Samples | None]:
     """Shift the times of pieces by ``shift(newest time)``, in s. All pieces up to the first pause (a None) or the end
     are held back, on disk if they are many, since the newest time is known only then. Later ones are shifted alike as
     they come, None stays None."""
@@ -408,8 +388,8 @@ def placed(pieces: Iterator[SeriesPiece | None], shift: Callable[[float], float]
         for names in held:
             data = [file.read(8 * int.from_bytes(file.read(8), "little")) for _ in range(len(names) + 2)]
             columns = [np.frombuffer(column) for column in data[1:]]
-            yield SeriesPiece(
+            yield Samples(
                 np.frombuffer(data[0], np.int64), columns[0] + moved, dict(zip(names, columns[1:], strict=True))
             )
     for piece in pieces:
-        yield piece and SeriesPiece(piece.gpu, piece.time + moved, piece.values)
+        yield piece and Samples(piece.gpu, piece.time + moved, piece.values)

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece
+from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note
 from gssr.metrics import NAMES
 from gssr.store.format.limits import GREATEST, LATEST
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS
 from gssr.store.liveness import boot_id, process_start
 from gssr.store.read.open import RecordingError
@@ -124,7 +125,7 @@ class Cursor:
         self.positions: list[int] = []
         self.n_notes = self.n_timeless = self.n_late = 0
         self.problem = ""
-        self.head: SeriesPiece | None = None
+        self.head: Samples | None = None
         self.advance()
         if self.head is None and not self.problem:
             said = "; ".join(note.text for note in series.notes[:2])
@@ -138,7 +139,7 @@ class Cursor:
         except ForeignError as error:
             self.head, self.problem = None, str(error)
 
-    def _dated(self, piece: SeriesPiece) -> SeriesPiece:
+    def _dated(self, piece: Samples) -> Samples:
         """Return the piece with rows in ascending time, without those whose time lies outside 1970 to LATEST."""
         dated = (piece.time >= 0) & (piece.time <= LATEST)
         if dated.all() and not (np.diff(piece.time) < 0).any():
@@ -146,7 +147,7 @@ class Cursor:
         self.n_timeless += int((~dated).sum())
         rows = np.flatnonzero(dated)
         rows = rows[np.argsort(piece.time[rows], kind="stable")]
-        return SeriesPiece(piece.gpu[rows], piece.time[rows], {name: own[rows] for name, own in piece.values.items()})
+        return Samples(piece.gpu[rows], piece.time[rows], {name: own[rows] for name, own in piece.values.items()})
 
     def notes(self) -> Iterator[Note]:
         """Yield the notes of the series that were added since the last call."""
@@ -170,7 +171,7 @@ class RunFrom:
         self.n_rows = self._n_held = 0
         self.start, self.end = math.inf, -math.inf
         """Times of the first and the last row, unix s."""
-        self._held: list[SeriesPiece] = []
+        self._held: list[Samples] = []
         self._enough = _ROWS_AT_ONCE
         self._begun = False
         self._written_until = -math.inf
@@ -198,7 +199,7 @@ class RunFrom:
         values = piece.values
         if not ours.all():
             values = {name: column[ours] for name, column in values.items()}
-        piece = SeriesPiece(position[ours], piece.time[ours], values)
+        piece = Samples(position[ours], piece.time[ours], values)
         if len(piece.time):
             self._held.append(piece)
             self._n_held += len(piece.time)
@@ -238,7 +239,7 @@ class RunFrom:
         rows = slice(late, end)
         self._put(position[rows], times[rows], {name: column[rows] for name, column in values.items()})
         rest = slice(end, None)
-        left = SeriesPiece(position[rest], times[rest], {name: column[rest] for name, column in values.items()})
+        left = Samples(position[rest], times[rest], {name: column[rest] for name, column in values.items()})
         self._n_held = len(left.time)
         self._held = [left] if self._n_held else []
         self._enough = max(_ROWS_AT_ONCE, 2 * self._n_held)  # a bucket may hold more than that

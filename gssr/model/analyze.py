@@ -117,7 +117,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         cells = [name for name in dict.fromkeys((*gathered, *drawn)) if name != BITS]
         counted = rollups.count(cells, span, bounds, interval)
     gpu_series = source.gpu_series(drawn, span, bounds, interval, options.bins) if drawn else {}
-    said = Judgement((), (), *span)
+    said = Judgement((), {}, *span)
     if options.causes:
         own_rows = rows.between(gathered, bounds, places) if rows else None
         parts = options.phases, options.details

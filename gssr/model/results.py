@@ -191,14 +191,6 @@ class LeadingLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class Abstention:
-    """A rule that could not be judged: ``reason`` says what was missing."""
-
-    code: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class StepTime:
     """How long a step of the program took. ``seconds``: on average; ``accuracy``: the standard error of that, as a
     share. ``changed_at`` (unix s): where the ``series`` changed most; ``change``: by which share from then on. Both are
@@ -216,15 +208,16 @@ class Judgement:
     """What a window of a run says, from ``start`` to ``end`` (unix s): page, screen and fleet show this and judge nothing
     themselves. GPUs are numbered among those asked for.
 
-    ``verdicts``: the worst first and otherwise in the order of the rules, causes before what they explain; and the rules
-    that could not be judged. ``too_few``: why there are too few samples for a judgement, a clause, else None. ``step``: how
-    long a step took, None where nothing tells. ``breakdown``: where the GPU time went; None if no GPU has two samples.
-    ``leading_loss``: what its largest loss is due to, None where no verdict tells. ``phases``, in
-    the order of time. ``unevenness``: None where there are no two GPUs to compare. ``peaks``: of all GPUs, None where they
-    are unknown; ``place``: where the run lies under the roofline, None where that was not looked at."""
+    ``verdicts``: the worst first and otherwise in the order of the rules, causes before what they explain; ``abstentions``:
+    the rules that could not be judged, by code, with a clause on what was missing. ``too_few``: why there are too few
+    samples for a judgement, a clause, else None. ``step``: how long a step took, None where nothing tells. ``breakdown``:
+    where the GPU time went; None if no GPU has two samples. ``leading_loss``: what its largest loss is due to, None where no
+    verdict tells. ``phases``, in the order of time. ``unevenness``: None where there are no two GPUs to compare. ``peaks``:
+    of all GPUs, None where they are unknown; ``place``: where the run lies under the roofline, None where that was not
+    looked at."""
 
     verdicts: tuple[Verdict, ...]
-    abstentions: tuple[Abstention, ...]
+    abstentions: Mapping[str, str]
     start: float
     end: float
     step: StepTime | None = None
@@ -233,7 +226,7 @@ class Judgement:
     phases: "tuple[Phase, ...]" = ()
     unevenness: "Unevenness | None" = None
     peaks: Peaks | None = None
-    place: "Place | Unplaced | None" = None
+    place: "Place | str | None" = None
     too_few: str | None = None
 
 
@@ -304,20 +297,13 @@ class Place:
         return "compute" if self.intensity >= self.ridge else "memory"
 
 
-@dataclass(frozen=True, slots=True)
-class Unplaced:
-    """No place under the roofline; ``reason`` says why, in a clause."""
-
-    reason: str
-
-
 Kind = Literal["start-up", "steady", "recurring", "idle", "tail"]
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
     """A stretch of a run. ``start`` and ``end`` in unix s; ``share`` (0-1) of the window's GPU-hours; ``score`` and
-    ``means`` over it, None where unknown; ``place``: where it lies under the roofline, or why it has no place;
+    ``means`` over it, None where unknown; ``place``: where it lies under the roofline, or a clause on why it has no place;
     ``verdicts``: those that hold in it. ``cycle``: the dips of a recurring phase, in the first of
     gssr.metrics.DETECTION_METRICS that was measured; None for others."""
 
@@ -327,7 +313,7 @@ class Phase:
     share: float
     score: float | None
     means: Mapping[str, float | None]
-    place: Place | Unplaced
+    place: Place | str
     verdicts: tuple[Verdict, ...] = ()
     cycle: Cycle | None = None
 

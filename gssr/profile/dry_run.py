@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gssr import launch
 from gssr.backends.base import NO_DRIVER_PACKAGE, BackendError, OpenedBackend, UnusableError
@@ -19,6 +19,7 @@ from gssr.backends.driver_inquiry import inquire
 from gssr.gpu_vendors import AMD, NVIDIA, say
 from gssr.metrics import BY_NAME, METRICS
 from gssr.profile.request import ProfileRequest
+from gssr.profile.sampling.backend_offer import BackendOffer, read_offer, write_offer
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.session import plan_of
 from gssr.store.format.layout import LAYOUT
@@ -100,17 +101,6 @@ _PREFIXES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 _MEASURED_BY_DCGM = [metric.name for metric in METRICS if metric.dcgm is not None]
 
 
-class WouldSample(NamedTuple):
-    """What a backend would sample: ``gpus`` as (device index, product name), ``measures`` names metrics, ``said`` holds
-    sentences."""
-
-    backend: str
-    gpus: Sequence[tuple[int, str]]
-    measures: Sequence[str]
-    said: Sequence[str]
-    interval: float | None
-
-
 def dry_run(request: ProfileRequest) -> str:
     """Return the page of ``gssr profile --dry-run``, which starts and writes nothing.
 
@@ -123,20 +113,20 @@ def dry_run(request: ProfileRequest) -> str:
         return ""
     found = _look(plan)
     measured = [name for name in plan.metrics if name in found.measures]
-    interval = found.interval or plan.sampling_seconds
+    interval = found.sampling_seconds or plan.sampling_seconds
     lines = []
     if request.command:
         lines += _line("command", shlex.join(request.command))
     lines += _line("place", _place(place))
     lines += _line("backend", found.backend)
     lines += _line("GPUs", _gpus(found))
-    for sentence in found.said:
+    for sentence in found.remarks:
         lines += _line("", sentence)
     lines += _line("metrics", _metrics(found, measured, plan))
     lines += _line("file", _file(plan))
     lines += _line("interval", f"{interval * 1000:g} ms")
     lines += _line("keep", plan.keep)
-    n_gpus = len(found.gpus) or (1 if found.measures else 0)
+    n_gpus = len(found.devices) or (1 if found.measures else 0)
     share = core_share(n_gpus, interval)
     lines += _line("sampler", f"about {100 * share:.2g} % of a core, without the driver's own time")
     names = len(str(plan.run["run_id"])) + len(str(plan.process["node"]))
@@ -144,24 +134,30 @@ def dry_run(request: ProfileRequest) -> str:
     return "\n".join([*lines, "", *_sizes(forecast, place), "", "Nothing was started or written.", ""])
 
 
-def _look(plan: Plan) -> WouldSample:
+def _look(plan: Plan) -> BackendOffer:
     """Find out, in a process of its own, what would be sampled; without GPUs the result holds only the sentence that
     says why."""
 
-    def ask() -> object:
+    def ask() -> str:
         try:
-            return _found(plan)
+            return write_offer(_found(plan))
         except BackendError as error:
-            return WouldSample("host metrics only", (), (), [str(error)], None)
+            return write_offer(_nothing_but(str(error)))
 
     try:
-        answer: Any = inquire(ask)
+        found = read_offer(inquire(ask))
     except BackendError as error:
-        return WouldSample("host metrics only", (), (), [str(error)], None)
-    return WouldSample(*answer)
+        return _nothing_but(str(error))
+    assert found is not None  # it was written here
+    return found
 
 
-def _found(plan: Plan) -> WouldSample:
+def _nothing_but(sentence: str) -> BackendOffer:
+    """Return what is offered where no GPU can be sampled, with the sentence that says why."""
+    return BackendOffer(backend="host metrics only", remarks=[sentence])
+
+
+def _found(plan: Plan) -> BackendOffer:
     """Open the backend, see which GPUs and metrics it offers, and close it. To be called in a process of its own.
     Raises BackendError."""
     from gssr.backends import open_backend, select_gpus
@@ -172,22 +168,21 @@ def _found(plan: Plan) -> WouldSample:
         opened = open_backend(plan.backend, str(plan.process["node"]), plan.visible_gpus, plan.sampling_seconds)
     else:
         found = _real(name, plan)
-        if isinstance(found, WouldSample):
+        if isinstance(found, BackendOffer):
             return found
         opened, by_dcgm = found
     chosen = select_gpus(opened.backend, plan.gpus)
-    gpus = [(gpu.device_index, " ".join(filter(None, (gpu.name, gpu.mig)))) for gpu in chosen.gpus]
     said = [*opened.passed_over, *opened.remarks]
     opened.backend.close()
     backend, measures = ("dcgm", _MEASURED_BY_DCGM) if by_dcgm else (chosen.name, list(chosen.measures))
-    return WouldSample(backend, gpus, measures, said, opened.sampling_seconds)
+    return BackendOffer(list(chosen.gpus), backend, measures, opened.sampling_seconds, said)
 
 
-def _real(name: str, plan: Plan) -> tuple[OpenedBackend, bool] | WouldSample:
+def _real(name: str, plan: Plan) -> tuple[OpenedBackend, bool] | BackendOffer:
     """Open a backend that shows the real GPUs that ``name`` (auto, dcgm, gpm, nvml or amd) would sample.
 
     DCGM is only asked whether it is there, because it would begin to sample: the driver stands in for it. Returns the
-    opened backend, and whether DCGM would sample its GPUs; where DCGM works and the driver does not, a WouldSample
+    opened backend, and whether DCGM would sample its GPUs; where DCGM works and the driver does not, an offer
     without GPUs. Raises BackendError.
     """
     from gssr.backends.auto import is_amds, offers, open_real, preferred
@@ -207,7 +202,7 @@ def _real(name: str, plan: Plan) -> tuple[OpenedBackend, bool] | WouldSample:
             try:
                 opened = open_nvml(plan.visible_gpus)
             except BackendError:
-                return WouldSample("dcgm", (), _MEASURED_BY_DCGM, said, None)
+                return BackendOffer((), "dcgm", _MEASURED_BY_DCGM, remarks=said)
             return opened._replace(remarks=[*opened.remarks, *said]), True
         if name == "dcgm":
             raise BackendError(f"dcgm: {dcgm.details}; {dcgm.cure}")
@@ -231,15 +226,15 @@ def _place(place: launch.LaunchPlace) -> str:
     return f"rank {place.rank} of {size} on {place.node}, by {place.launcher}: each rank records into a file of its own"
 
 
-def _gpus(found: WouldSample) -> str:
+def _gpus(found: BackendOffer) -> str:
     """Say how many GPUs there are, of which names, and their device indices."""
-    if not found.gpus:
+    if not found.devices:
         return "unknown: what follows is of one" if found.measures else "none"
-    names = ", ".join(sorted({name or "unknown" for _, name in found.gpus}))
-    return f"{len(found.gpus)} ({names}): {', '.join(str(index) for index, _ in found.gpus)}"
+    names = ", ".join(sorted({" ".join(filter(None, (gpu.name, gpu.mig))) or "unknown" for gpu in found.devices}))
+    return f"{len(found.devices)} ({names}): {', '.join(str(gpu.device_index) for gpu in found.devices)}"
 
 
-def _metrics(found: WouldSample, measured: Sequence[str], plan: Plan) -> str:
+def _metrics(found: BackendOffer, measured: Sequence[str], plan: Plan) -> str:
     """Say how many metrics are measured and name those that were asked for and are not."""
     if not found.measures:
         return "of the host and the command's processes"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from gssr.profile.copier import Log, OutputCopier, last_lines
 from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED, ScreenArguments, Show, become_screen
 from gssr.profile.stderr import Relay, hold_back, put, release, say
-from gssr.profile.terminal import SavedModes
+from gssr.profile.terminal import put_back_modes, read_modes
 from gssr.profile.workload import ENDING
 from gssr.render.output_pane import pane_height
 
@@ -44,7 +44,7 @@ class Live:
         self._show = show
         self._recording, self._run_id, self._log = recording, run_id, log
         self._terminal = 1 if os.isatty(1) else 2
-        self._modes = SavedModes()
+        self._modes = read_modes(0)
         self._master, self._slave = os.openpty()
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         _pass_untouched(self._slave)
@@ -256,7 +256,7 @@ class Live:
                 os.close(fd)
         self._requests = self._notices = -1
         if status:
-            self._modes.put_back(drawn=self._drawn and status < 0)
+            put_back_modes(self._modes, drawn=self._drawn and status < 0)
 
     def workload_ended(self) -> None:
         """Hold back what we have to say, unless the screen is there: the workload's last output comes before it."""

@@ -92,7 +92,7 @@ class Terminal:
         return True
 
     def _read_modes(self) -> _Modes | None:
-        return _read_modes(self._fd)
+        return read_modes(self._fd)
 
     def _write_modes(self, modes: _Modes | None) -> None:
         _write_modes(self._fd, modes)
@@ -106,24 +106,19 @@ _LEAVE_SCREEN = (
 """Undoes what Textual's driver asks a terminal for."""
 
 
-class SavedModes:
-    """The modes of the terminal on stdin as they are now, for when a full-screen program could not put them back."""
+def put_back_modes(modes: _Modes | None, drawn: bool) -> None:
+    """Restore the modes of the terminal on stdin (as ``read_modes`` told them), which a full-screen program could not put
+    back, if our group is in the foreground. Never raises.
 
-    def __init__(self) -> None:
-        self._modes = _read_modes(0)
-
-    def put_back(self, drawn: bool) -> None:
-        """Restore the modes of the terminal, if our group is in the foreground. Never raises.
-
-        ``drawn``: something has taken the whole screen, which is left first.
-        """
-        if drawn:
-            put(_LEAVE_SCREEN)
-        if _foreground(0) == os.getpgrp():  # else whoever is in front has modes of his own
-            _write_modes(0, self._modes)
+    ``drawn``: something has taken the whole screen, which is left first.
+    """
+    if drawn:
+        put(_LEAVE_SCREEN)
+    if _foreground(0) == os.getpgrp():  # else whoever is in front has modes of his own
+        _write_modes(0, modes)
 
 
-def _read_modes(fd: int) -> _Modes | None:
+def read_modes(fd: int) -> _Modes | None:
     """Return the modes of the terminal ``fd``; None if it is none."""
     try:
         return termios.tcgetattr(fd)

@@ -17,7 +17,6 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import NamedTuple
 
 from gssr.launch import rank_told
 from gssr.profile.detach import in_child
@@ -58,12 +57,6 @@ _TELL = (
     "INSERT INTO events (run_id, node, rank, time, kind, message) SELECT ?, ?, ?, ?, 'trace', ? "
     "WHERE EXISTS (SELECT 1 FROM runs WHERE run_id = ?)"
 )
-
-
-class _TraceFile(NamedTuple):
-    path: str
-    size: int
-    mtime: float
 
 
 class TraceFolder:
@@ -162,12 +155,12 @@ def _note(plan: Plan, folder: str, since: float, workload: int | None) -> None:
         # Else others may still want it, and who merges removes it.
         remove_unused(folder, REQUEST)
     own = _TraceOwner(plan, workload)
-    files = sorted((own.order(file), file) for file in _files(folder, since, begin + LOOK_SECONDS / 2))
+    files = sorted((own.order(path), path, status) for path, status in _files(folder, since, begin + LOOK_SECONDS / 2))
     rows: list[tuple[object, ...]] = []
     left: list[str] = []
     unreadable: list[str] = []
     signal.signal(signal.SIGALRM, _stop_looking)
-    for place, (order, file) in enumerate(files):
+    for place, (order, path, status) in enumerate(files):
         if order == _OTHERS:
             break
         remaining = deadline - time.monotonic()
@@ -176,16 +169,16 @@ def _note(plan: Plan, folder: str, since: float, workload: int | None) -> None:
             break
         signal.setitimer(signal.ITIMER_REAL, remaining)
         try:
-            kind, problem = _kind_of(os.path.join(folder, file.path), file)
+            kind, problem = _kind_of(os.path.join(folder, path), status.st_size)
             if kind is None:
-                left.append(f"{file.path} is not whole yet")
+                left.append(f"{path} is not whole yet")
             elif kind == DAMAGED:
-                unreadable.append(f"{file.path} {problem}")
-            elif kind in _FORMATS and (row := own.row(folder, file, kind)) is not None:
+                unreadable.append(f"{path} {problem}")
+            elif kind in _FORMATS and (row := own.row(folder, path, status, kind)) is not None:
                 rows.append(row)
         except Exception as error:  # whatever lies there: the other traces are kept
             why = "takes too long to look at" if isinstance(error, _TooLongError) else f"can't be looked at: {error!r}"
-            unreadable.append(f"{file.path} {why}")
+            unreadable.append(f"{path} {why}")
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     _write(plan, rows, left, unreadable)
@@ -216,12 +209,12 @@ class _TraceOwner:
         self._alone = not plan.siblings and self._size in (None, 1)
         self._process = f"{plan.process['hostname']}_{workload}."
 
-    def order(self, file: _TraceFile) -> int:
+    def order(self, path: str) -> int:
         """Tell by its name alone whose a trace is: _MINE, _ANYBODYS, or _OTHERS."""
         if self._alone:
             return _MINE
-        named = rank_in_name(file.path)
-        if os.path.basename(file.path).startswith(self._process) or named == self._rank:
+        named = rank_in_name(path)
+        if os.path.basename(path).startswith(self._process) or named == self._rank:
             return _MINE
         return _ANYBODYS if named is None or not self._is_rank(named) else _OTHERS
 
@@ -229,25 +222,26 @@ class _TraceOwner:
         """Tell whether a rank of the run has this number. A trace may count ranks of another kind, as torchrun does."""
         return self._size is None or number < self._size
 
-    def row(self, folder: str, file: _TraceFile, kind: str) -> tuple[object, ...] | None:
+    def row(self, folder: str, name: str, status: os.stat_result, kind: str) -> tuple[object, ...] | None:
         """Return the row of a trace for the table ``traces``; None where another rank writes it.
 
-        ``kind``: its format. The row's node is None where the trace may be anybody's, its rank where that is unknown.
+        ``name``: its path within the folder; ``kind``: its format. The row's node is None where the trace may be anybody's,
+        its rank where that is unknown.
         """
         from gssr.recognise import environments_in, rank_and_size
 
-        path = os.path.join(folder, file.path)
+        path = os.path.join(folder, name)
         told, size = rank_and_size(path) if kind == "kineto" else (None, None)
         if kind == "rocpd":
             told, size = rank_told(environments_in(path))
-        mine = self.order(file) == _MINE
+        mine = self.order(name) == _MINE
         if told is not None and size in (None, self._size) and self._is_rank(told) and not self._alone:
             if told != self._rank:
                 return None
             mine = True
-        named = rank_in_name(file.path)
+        named = rank_in_name(name)
         rank = told if told is not None else named if named is not None else self._rank if mine else None
-        return (self._run_id, self._node if mine else None, rank, file.path, kind, file.size, file.mtime)
+        return (self._run_id, self._node if mine else None, rank, name, kind, status.st_size, status.st_mtime)
 
 
 def rank_in_name(path: str) -> int | None:
@@ -260,9 +254,9 @@ def rank_in_name(path: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _files(folder: str, since: float, deadline: float) -> Iterator[_TraceFile]:
+def _files(folder: str, since: float, deadline: float) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the files in a folder and below it that were changed at ``since`` (unix s, by the filesystem's clock) or
-    later.
+    later: each one's path within the folder and its status.
 
     Empty and hidden files, links and copies are left out. Of a Score-P archive only the files that stand for it come.
     ``deadline``: monotonic s, after which nothing more comes.
@@ -291,7 +285,7 @@ def _files(folder: str, since: float, deadline: float) -> Iterator[_TraceFile]:
                     if stat.S_ISDIR(status.st_mode) and depth < _DEEPEST:
                         pending.append((path, depth + 1))
                     elif stat.S_ISREG(status.st_mode) and status.st_mtime >= since and status.st_size:
-                        yield _TraceFile(path, status.st_size, status.st_mtime)
+                        yield path, status
                     if time.monotonic() > deadline:
                         return
         except OSError:
@@ -302,8 +296,8 @@ def _files(folder: str, since: float, deadline: float) -> Iterator[_TraceFile]:
             return
 
 
-def _kind_of(path: str, file: _TraceFile) -> tuple[str | None, str]:
-    """Return the kind of a file and its problem, as gssr.recognise says.
+def _kind_of(path: str, size: int) -> tuple[str | None, str]:
+    """Return the kind of a file that had ``size`` bytes, and its problem, as gssr.recognise says.
 
     The kind is None for a trace that is still being written, and "" for a file that is gone.
     """
@@ -317,7 +311,7 @@ def _kind_of(path: str, file: _TraceFile) -> tuple[str | None, str]:
             is_whole = _end_of(path).rstrip().endswith((b"}", b"]"))
         else:
             is_whole = True
-        return (kind if is_whole and os.stat(path).st_size == file.size else None), problem
+        return (kind if is_whole and os.stat(path).st_size == size else None), problem
     except OSError:
         return "", problem
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,14 +18,6 @@ _ROWS = 3
 _GUTTER = 7
 _LEAST = 24
 _PREFIXES = ((15, "P"), (12, "T"), (9, "G"), (6, "M"))
-
-
-class Point(NamedTuple):
-    """``mark``, one character, at ``intensity`` (FLOP/B) and ``flops`` (FLOP/s)."""
-
-    mark: str
-    intensity: float
-    flops: float
 
 
 def engineering(value: float) -> str:
@@ -49,12 +40,16 @@ def share(value: float, decades: tuple[int, int]) -> float:
 
 
 def roofline(
-    roofs: Sequence[tuple[str, float]], bandwidth: float, points: Sequence[Point], width: int, glyphs: Glyphs
+    roofs: Sequence[tuple[str, float]],
+    bandwidth: float,
+    points: Sequence[tuple[str, float, float]],
+    width: int,
+    glyphs: Glyphs,
 ) -> list[Row]:
     """Draw a roofline in rows of ``width`` cells; no rows if that is too narrow or there are no roofs.
 
-    ``roofs`` are (label, FLOP/s), the highest first, ``bandwidth`` is in B/s. What lies beyond an axis is drawn at its
-    edge, and points that would cover each other side by side.
+    ``roofs`` are (label, FLOP/s), the highest first, ``bandwidth`` is in B/s, and ``points`` are (mark of one character,
+    FLOP/B, FLOP/s). What lies beyond an axis is drawn at its edge, and points that would cover each other side by side.
     """
     n, height = width - _GUTTER - 1, _ROWS * (FLOPS[1] - FLOPS[0])
     if n < _LEAST or not roofs:
@@ -116,12 +111,13 @@ def _row(flops: float, height: int) -> int:
     return min(max(height - 1 - int(share(flops, FLOPS) * height), 0), height - 1)
 
 
-def _mark(cells: list[list[tuple[str, Role]]], point: Point, n: int, height: int) -> None:
+def _mark(cells: list[list[tuple[str, Role]]], point: tuple[str, float, float], n: int, height: int) -> None:
     """Draw a point at its place, or beside it if there is a point already."""
-    x = min(max(int(share(point.intensity, INTENSITY) * n), 0), n - 1)
-    row = cells[_row(point.flops, height)]
+    mark, intensity, flops = point
+    x = min(max(int(share(intensity, INTENSITY) * n), 0), n - 1)
+    row = cells[_row(flops, height)]
     free = (place for place in (*range(x, n), *range(x, -1, -1)) if row[place][1] != "outlier")
-    row[next(free, x)] = (point.mark, "outlier")
+    row[next(free, x)] = (mark, "outlier")
 
 
 def _spans(cells: Sequence[tuple[str, Role]]) -> list[Span]:

@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 
-from gssr.model.results import Abstention, Severity, Verdict
+from gssr.model.results import Severity, Verdict
 from gssr.render.cells import clean, fit, wrap
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import count
@@ -112,14 +112,12 @@ def limits_of(source: str) -> str:
     return f"limits: {', '.join(own)}"
 
 
-def abstention_rows(
-    abstentions: Sequence[Abstention], width: int, bullet: str, most_named: float = math.inf
-) -> list[Row]:
-    """Say which rules could not be judged, with the reason, those with the same reason together: by name, or if they
-    are more than ``most_named`` only how many. No rows for none."""
+def abstention_rows(abstentions: Mapping[str, str], width: int, bullet: str, most_named: float = math.inf) -> list[Row]:
+    """Say which rules could not be judged, with the reason (``abstentions``, by code), those with the same reason together:
+    by name, or if they are more than ``most_named`` only how many. No rows for none."""
     reasons: dict[str, list[str]] = {}
-    for abstention in abstentions:
-        reasons.setdefault(abstention.reason, []).append(abstention.code)
+    for code, why in abstentions.items():
+        reasons.setdefault(why, []).append(code)
     rows: list[Row] = []
     for reason, codes in reasons.items():
         named = ", ".join(codes) if len(codes) <= most_named else count(len(codes), "rule")

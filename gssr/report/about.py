@@ -4,11 +4,11 @@ What the page says about the job and its data: the verdicts with their evidence 
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 
-from gssr.model.results import Abstention, Analysis, GpuSummary, Verdict
+from gssr.model.results import Analysis, GpuSummary, Verdict
 from gssr.render.cells import clean, wrap
 from gssr.render.clock import duration
 from gssr.render.glyphs import Glyphs, glyph_set
@@ -136,11 +136,11 @@ def notes(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def note_rows(
-    verdicts: Sequence[Verdict], abstentions: Sequence[Abstention], sentences: Sequence[str], options: PageOptions
+    verdicts: Sequence[Verdict], abstentions: Mapping[str, str], sentences: Sequence[str], options: PageOptions
 ) -> list[Row]:
     """Draw notes as ``notes`` does, from verdicts, abstentions and sentences of whatever was judged."""
     width, marks, high = options.width, glyph_set(options.ascii), options.verbosity == "high"
-    abstained = abstentions if high else ()
+    abstained = abstentions if high else {}
     if not (verdicts or sentences or abstained):
         return []
     rows = section("Notes", width, marks)

@@ -5,11 +5,18 @@ The first run is A; every other one is compared with it.
 
 import shlex
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gssr.gpu_vendors import maker_of, say, speaking_of, spoken
 from gssr.metrics import best_measured
-from gssr.model.compare.comparison import CategoryChange, Comparison, FigureChange, Outcome, Turn, turned
+from gssr.model.compare.comparison import (
+    CategoryChange,
+    Comparison,
+    FigureChange,
+    Outcome,
+    Turn,
+    score_of_phases,
+    turned,
+)
 from gssr.model.compare.pairs import By
 from gssr.model.results import Analysis, Verdict
 from gssr.render.breakdown import LOOKS
@@ -18,7 +25,7 @@ from gssr.render.clock import axis_text, duration
 from gssr.render.columns import SAME, average_into_columns, difference_strip, strip
 from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, signed, unit_of
+from gssr.render.scale import NONE, Unit, fixed, metric_of, percent, scale_text, signed, unit_of
 from gssr.render.table import Cell, TableColumn, table
 from gssr.report.page import PageOptions, drawn, full_scale, gpus_and_nodes_text, section
 
@@ -35,25 +42,16 @@ _LOOKS: dict[Outcome, tuple[str, Role]] = {
 _PAIRED: dict[By, str] = {"place": "paired by place", "uuid": "paired by UUID", "order": "paired in their order"}
 
 
-class _Line(NamedTuple):
-    """How a number is written: its name, unit, factor from the stored to the shown one, and decimals."""
-
-    name: str
-    unit: str
-    factor: float
-    decimals: int
-
-    def text(self, value: float | None, with_sign: bool = False) -> str:
-        return (signed if with_sign else fixed)(None if value is None else value * self.factor, self.decimals)
-
-
-_TOTALS: dict[str, _Line] = {
-    "score": _Line("score", "", 1.0, 3),
-    "imbalance": _Line("imbalance, SM active", "%", 100.0, 1),
-    "duration_s": _Line("duration", "s", 1.0, 1),
-    "gpu_hours": _Line("GPU-hours", "", 1.0, 3),
-    "energy_j": _Line("energy", "kJ", 1e-3, 2),
+_TOTALS: dict[str, tuple[str, Unit]] = {
+    "score": ("score", Unit("", 1.0, 3)),
+    "imbalance": ("imbalance, SM active", Unit("%", 100.0, 1)),
+    "duration_s": ("duration", Unit("s", 1.0, 1)),
+    "gpu_hours": ("GPU-hours", Unit("", 1.0, 3)),
+    "energy_j": ("energy", Unit("kJ", 1e-3, 2)),
 }
+"""What totals are called, and how they are shown."""
+_Line = tuple[str, Unit, list[FigureChange]]
+"""What a number is called, how it is shown, and its change in each of the compared runs."""
 
 
 def comparison_page(names: Sequence[str], comparisons: Sequence[Comparison], options: PageOptions) -> list[Row]:
@@ -140,7 +138,7 @@ def _paired(each: Comparison) -> str:
     """Say by what the GPUs were paired, for the end of a sentence; "" if both runs have a single GPU or none."""
     if len(each.a.gpus) < 2 and len(each.b.gpus) < 2:
         return ""
-    return f" (GPUs {'not paired' if each.pairs is None else _PAIRED[each.pairs.by]})"
+    return f" (GPUs {'not paired' if each.paired_by is None else _PAIRED[each.paired_by]})"
 
 
 def _about(part: Sequence[Comparison]) -> str:
@@ -149,22 +147,26 @@ def _about(part: Sequence[Comparison]) -> str:
     return "+ better - worse > higher < lower = noise"
 
 
+def _text(unit: Unit, value: float | None, with_sign: bool = False) -> str:
+    """Write a number of this unit; NONE for None."""
+    return (signed if with_sign else fixed)(None if value is None else value * unit.factor, unit.decimals)
+
+
 def _numbers(letters: str, part: Sequence[Comparison], options: PageOptions, marks: Glyphs) -> list[Row]:
     """Draw the totals and then the metrics that all of these comparisons have, as a table."""
     names = list(dict.fromkeys(name for each in part for name in each.metrics))
-    lines: list[tuple[_Line, list[FigureChange]]] = [
-        (line._replace(name=say(spoken(), line.name)), [each.totals[name] for each in part])
-        for name, line in _TOTALS.items()
+    lines: list[_Line] = [
+        (say(spoken(), label), unit, [each.totals[name] for each in part]) for name, (label, unit) in _TOTALS.items()
     ]
     for name in names:
-        metric, unit = metric_of(name), unit_of(metric_of(name))
+        metric = metric_of(name)
         found = [each.metrics[name] for each in part if name in each.metrics]
         if len(found) == len(part):
-            lines.append((_Line(metric.label, unit.name, unit.factor, unit.decimals), found))
+            lines.append((metric.label, unit_of(metric), found))
     return (_one if len(part) == 1 else _several)(letters, lines, options.width, marks)
 
 
-def _one(letters: str, lines: Sequence[tuple[_Line, list[FigureChange]]], width: int, marks: Glyphs) -> list[Row]:
+def _one(letters: str, lines: Sequence[_Line], width: int, marks: Glyphs) -> list[Row]:
     """Draw a table of one run and A, with the difference, the noise and the outcome in words."""
     head = [
         TableColumn(""), TableColumn("unit", drop=3), TableColumn("A", "right"), TableColumn(letters, "right"),
@@ -172,28 +174,28 @@ def _one(letters: str, lines: Sequence[tuple[_Line, list[FigureChange]]], width:
         TableColumn("noise", "right", drop=4), TableColumn(""),
     ]  # fmt: skip
     rows: list[list[Cell]] = []
-    for line, (change,) in lines:
+    for label, unit, (change,) in lines:
         relative = signed(None if change.relative is None else 100 * change.relative, 1)
-        noise = NONE if change.noise is None else line.text(change.noise)
+        noise = NONE if change.noise is None else _text(unit, change.noise)
         role = _LOOKS[change.outcome][1]
         rows.append([
-            line.name, (Span(line.unit, "dim"),), line.text(change.a), (Span(line.text(change.b), "value"),),
-            line.text(change.difference, with_sign=True), (Span(relative, "dim"),), (Span(noise, "dim"),),
+            label, (Span(unit.name, "dim"),), _text(unit, change.a), (Span(_text(unit, change.b), "value"),),
+            _text(unit, change.difference, with_sign=True), (Span(relative, "dim"),), (Span(noise, "dim"),),
             (Span(change.outcome, role),),
         ])  # fmt: skip
     return table(head, rows, width, marks)
 
 
-def _several(letters: str, lines: Sequence[tuple[_Line, list[FigureChange]]], width: int, marks: Glyphs) -> list[Row]:
+def _several(letters: str, lines: Sequence[_Line], width: int, marks: Glyphs) -> list[Row]:
     """Draw a table of several runs and A, each number with a sign for its outcome."""
     head = [TableColumn(""), TableColumn("unit", drop=1), TableColumn("A", "right")]
     head += [TableColumn(f"{letter}  ", "right") for letter in letters]
     rows: list[list[Cell]] = []
-    for line, changes in lines:
-        cells: list[Cell] = [line.name, (Span(line.unit, "dim"),), line.text(changes[0].a)]
+    for label, unit, changes in lines:
+        cells: list[Cell] = [label, (Span(unit.name, "dim"),), _text(unit, changes[0].a)]
         for change in changes:
             sign, role = _LOOKS[change.outcome]
-            cells.append((Span(line.text(change.b), "value"), Span(f" {sign}", role)))
+            cells.append((Span(_text(unit, change.b), "value"), Span(f" {sign}", role)))
         rows.append(cells)
     return table(head, rows, width, marks, gap=2)
 
@@ -247,10 +249,12 @@ def _phases(letters: str, part: Sequence[Comparison], width: int, marks: Glyphs)
     ]
     rows: list[list[Cell]] = []
     for kind in kinds:
-        pairs = [each.phases.get(kind, (None, None)) for each in part]
-        totals = [next((a for a, _ in pairs if a is not None), None), *(b for _, b in pairs)]
-        rows.append([kind, (Span("time", "dim"),), *(NONE if own is None else duration(own.seconds) for own in totals)])
-        rows.append(["", (Span("score", "dim"),), *(NONE if own is None else fixed(own.score, 3) for own in totals)])
+        pairs = [each.phases.get(kind, ([], [])) for each in part]
+        runs = [next((a for a, _ in pairs if a), []), *(b for _, b in pairs)]
+        times = (duration(sum(phase.seconds for phase in own)) if own else NONE for own in runs)
+        rows.append([kind, (Span("time", "dim"),), *times])
+        scores = (fixed(score_of_phases(own), 3) if own else NONE for own in runs)
+        rows.append(["", (Span("score", "dim"),), *scores])
     return [(), *table(head, rows, width, marks, gap=2)]
 
 

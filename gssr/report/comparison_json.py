@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gssr.model.compare.comparison import Comparison, FigureChange, PhaseTotal, turned
-from gssr.model.results import Analysis, Verdict
+from gssr.model.compare.comparison import Comparison, FigureChange, score_of_phases, turned
+from gssr.model.results import Analysis, Phase, Verdict
 from gssr.report.json_document import efficiency_object, number
 
 SCHEMA = "gssr.compare/1"
@@ -55,11 +55,11 @@ def _comparison(at: int, each: Comparison) -> dict[str, Any]:
         "outcome": each.score.outcome,
         **{name: _change(change) for name, change in each.totals.items()},
         "metrics": {name: _change(change) for name, change in each.metrics.items()},
-        "phases": {kind: {"a": _phase(a), "b": _phase(b)} for kind, (a, b) in each.phases.items()},
+        "phases": {kind: {"a": _phases(a), "b": _phases(b)} for kind, (a, b) in each.phases.items()},
         "verdicts": {"gained": _codes(each.gained), "lost": _codes(each.lost), "kept": _kept(each)},
         "breakdown": _breakdown_object(each),
         "notes": list(each.notes),
-        "pairs": None if each.pairs is None else each.pairs.by,
+        "pairs": each.paired_by,
     }
 
 
@@ -97,11 +97,12 @@ def _kept(each: Comparison) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _phase(total: PhaseTotal | None) -> Mapping[str, float | None] | None:
-    """Return the numbers of a kind of phase, or None if the run has none of it."""
-    if total is None:
+def _phases(own: Sequence[Phase]) -> Mapping[str, float | None] | None:
+    """Return the numbers of a run's phases of one kind together, or None if it has none of it."""
+    if not own:
         return None
-    return {"n": total.n, "seconds": number(total.seconds), "share": number(total.share), "score": number(total.score)}
+    seconds, shares = sum(phase.seconds for phase in own), sum(phase.share for phase in own)
+    return {"n": len(own), "seconds": number(seconds), "share": number(shares), "score": number(score_of_phases(own))}
 
 
 def _change(change: FigureChange) -> dict[str, Any]:

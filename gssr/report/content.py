@@ -140,8 +140,8 @@ def compared_by(analysis: Analysis) -> str | None:
 def abstentions(analysis: Analysis) -> list[tuple[str, list[str]]]:
     """List the reasons why rules could not be judged, each with the codes of the rules it holds for."""
     reasons: dict[str, list[str]] = {}
-    for abstention in analysis.judgement.abstentions:
-        reasons.setdefault(abstention.reason, []).append(abstention.code)
+    for code, reason in analysis.judgement.abstentions.items():
+        reasons.setdefault(reason, []).append(code)
     return list(reasons.items())
 
 

@@ -68,7 +68,7 @@ def _csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def _run(run: RunFigures) -> dict[str, Any]:
     """Return a run as an object, with its verdicts' codes (None if it was not judged) and its GPU-hours by category."""
     own = {column.name: getattr(run, column.name) for column in RUN_COLUMNS}
-    verdicts = None if run.verdicts is None else [verdict.code for verdict in run.verdicts]
+    verdicts = None if run.verdicts is None else list(run.verdicts)
     return _plain(own) | {"verdicts": verdicts, "hours_by_category": fleet.hours_by_category([run])}
 
 

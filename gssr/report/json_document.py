@@ -15,7 +15,7 @@ from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown, Efficiency
 from gssr.model.joined.estimates import compare_estimates
-from gssr.model.results import Analysis, GpuSummary, Phase, Place, Statistics, StepTime, Unplaced, Verdict
+from gssr.model.results import Analysis, GpuSummary, Phase, Place, Statistics, StepTime, Verdict
 from gssr.model.traced import Traced
 from gssr.report.page import why_no_score
 
@@ -112,7 +112,7 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
         "events": [event._asdict() | {"time": number(event.time)} for event in analysis.events],
         "breakdown": breakdown_object(analysis.judgement.breakdown),
         "verdicts": [verdict_object(verdict) for verdict in analysis.judgement.verdicts],
-        "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.judgement.abstentions],
+        "abstentions": [{"code": code, "reason": reason} for code, reason in analysis.judgement.abstentions.items()],
         "phases": [_phase(each) for each in analysis.judgement.phases],
         "step": _step(analysis.judgement.step),
         "history": None if analysis.history is None else asdict(analysis.history),
@@ -333,8 +333,8 @@ def _load_balancing(analysis: Analysis) -> dict[str, Any] | None:
     }
 
 
-def _roofline(found: Place | Unplaced | None) -> dict[str, Any] | None:
-    """Return the place under the roofline; for an Unplaced all numbers are None and ``unknown`` says why. None if it
+def _roofline(found: Place | str | None) -> dict[str, Any] | None:
+    """Return the place under the roofline; where there is none all numbers are None and ``unknown`` says why. None if it
     was not looked at."""
     if found is None:
         return None
@@ -344,7 +344,7 @@ def _roofline(found: Place | Unplaced | None) -> dict[str, Any] | None:
         **{name: number(getattr(known, name, None)) for name in names},
         "bound": known.bound if known else None,
         "pipes": [{"metric": pipe.metric, "flops": number(pipe.flops)} for pipe in known.pipes] if known else [],
-        "unknown": found.reason if isinstance(found, Unplaced) else None,
+        "unknown": found if isinstance(found, str) else None,
     }
 
 

@@ -142,7 +142,7 @@ def _overview(found: Sequence[ProfiledKernel], options: PageOptions, marks: Glyp
             share = None if roof is None or roof.share is None else 100 * roof.share
             cells += [_digits(None if roof is None else roof.intensity), fixed(share, 1)]
         if with_stalls:
-            cells.append(f"{own.stalls[0].reason} {percent(own.stalls[0].share)}" if own.stalls else NONE)
+            cells.append(next((f"{reason} {percent(share)}" for reason, share in own.stalls.items()), NONE))
         lines.append(cells)
     rows = [
         *section("Which kernels?", options.width, marks, "longest first"),
@@ -186,9 +186,9 @@ def _launch(each: ProfiledKernel, options: PageOptions, marks: Glyphs) -> list[R
             text += f": below {_digits(roof.ridge)} memory limits, above it the cores; here {side}, and it reaches "
             text += f"{percent(roof.share)} of what that allows"
         rows += remark(text, width, "plain", "roofline")
-    stalls = [stall for stall in own.stalls if stall.share >= _LEAST_STALL][:_MOST_STALLS]
+    stalls = [f"{reason} {percent(share)}" for reason, share in own.stalls.items() if share >= _LEAST_STALL]
     if stalls:
-        text = ", ".join(f"{stall.reason} {percent(stall.share)}" for stall in stalls)
+        text = ", ".join(stalls[:_MOST_STALLS])
         rows += remark(f"{text} of the time of the active warps", width, "plain", "stalls")
     if options.verbosity != "low":
         for advice in own.advice:
@@ -213,7 +213,7 @@ def kernels_document(found: Sequence[ProfiledKernel], next_kernel: tuple[str, fl
         "kernels": [
             dict(zip(TABLES["kernels"], _row(each), strict=True)) | {
                 "grid": each.launch.grid, "block": each.launch.block, "limit": each.roofline and each.roofline.limit,
-                "stalls": [stall._asdict() for stall in each.launch.stalls],
+                "stalls": [{"reason": reason, "share": share} for reason, share in each.launch.stalls.items()],
                 "advice": [dict(zip(TABLES["advice"][3:], _advice_row(one), strict=True)) for one in each.launch.advice],
             }
             for each in found
@@ -246,6 +246,6 @@ def kernels_rows(name: str, found: Iterable[ProfiledKernel]) -> Iterator[tuple[A
         if name == "kernels":
             yield _row(each)
         elif name == "stalls":
-            yield from ((*head, *stall) for stall in each.launch.stalls)
+            yield from ((*head, *stall) for stall in each.launch.stalls.items())
         else:
             yield from ((*head, *_advice_row(advice)) for advice in each.launch.advice)

@@ -6,11 +6,21 @@ step.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from gssr.model.traces.memory import DeviceMemory, Fit, MemoryAllocation, OutOfMemory, frame_text, name_of, places
+from gssr.model.traces.memory import (
+    DeviceMemory,
+    Fit,
+    MemoryAllocation,
+    OutOfMemory,
+    bytes_of,
+    frame_text,
+    name_of,
+    places,
+)
 from gssr.model.verdicts.words import took
 from gssr.render.cells import clean, flow, wrap
 from gssr.render.columns import bar, strip
@@ -200,16 +210,16 @@ def _alive(each: DeviceMemory, options: PageOptions, marks: Glyphs) -> list[Row]
     alive = each.alive or ()
     if not alive:
         return []
-    total = sum(one.size for one in alive) or 1
+    total = bytes_of(alive) or 1
     head = (
         TableColumn("allocated by", keep="end"), TableColumn("share", "right"), TableColumn("bytes", "right"),
         TableColumn("count", "right", drop=1), TableColumn("largest", "right", drop=2),
     )  # fmt: skip
     found = places(alive)
     lines: list[list[Cell]] = [
-        [clean(place.name) or NO_STACK, percent(place.bytes / total), binary(place.bytes), f"{place.n:,}",
-         binary(place.largest.size)]
-        for place in found[: _MOST[options.verbosity]]
+        [clean(name) or NO_STACK, percent(bytes_of(own) / total), binary(bytes_of(own)), f"{len(own):,}",
+         binary(own[0].size)]
+        for name, own in islice(found.items(), _MOST[options.verbosity])
     ]  # fmt: skip
     about = f"{when}, {count(len(alive), 'allocation')}"
     rows = [*section("What holds it?", width, marks, about), *table(head, lines, width, marks)]
@@ -260,13 +270,13 @@ def _fit_sentence(each: DeviceMemory, fit: Fit) -> str:
         )
     if each.alive is None:
         return f"{binary(fit.over)} would have to go to fit into {limit}; the file does not tell single allocations."
-    gone = sum(one.size for one in fit.largest)
+    gone = bytes_of(fit.largest)
     if gone < fit.over:
         return f"{binary(fit.over)} would have to go to fit into {limit}: more than everything that was alive."
     by_place = places(fit.largest)
     named = [
-        f"{binary(place.bytes)} ({place.n:,}) by {clean(place.name) or 'unknown lines'}"
-        for place in by_place[:_MOST_IN_SENTENCE]
+        f"{binary(bytes_of(own))} ({len(own):,}) by {clean(name) or 'unknown lines'}"
+        for name, own in islice(by_place.items(), _MOST_IN_SENTENCE)
     ]
     rest = count(len(by_place) - len(named), "more line")
     more = f" and {rest}" if len(by_place) > len(named) else ""
@@ -294,8 +304,8 @@ def _object(each: DeviceMemory) -> dict[str, Any]:
         "alive": None if each.alive is None else len(alive),
         "largest": None if each.alive is None else [_allocation(one) for one in alive[:_MOST_NAMED]],
         "places": None if each.alive is None else [
-            {"place": place.name, "bytes": place.bytes, "count": place.n, "largest_bytes": place.largest.size}
-            for place in places(alive)
+            {"place": name, "bytes": bytes_of(own), "count": len(own), "largest_bytes": own[0].size}
+            for name, own in places(alive).items()
         ],
         "segments": None if each.pools is None else [
             dict(zip(TABLES["segments"][3:], pool, strict=True)) for pool in each.pools

@@ -4,14 +4,14 @@ What bounds the work: where a run and its phases lie under the roofline.
 """
 
 from gssr.metrics import DETECTION_METRICS
-from gssr.model.results import Analysis, Phase, Place, Unplaced
+from gssr.model.results import Analysis, Phase, Place
 from gssr.model.statistics.roofline import roofs
 from gssr.peaks import Peaks
 from gssr.render.cells import clip, wrap
 from gssr.render.clock import duration, moment
 from gssr.render.glyphs import glyph_set
 from gssr.render.roles import Row, Span
-from gssr.render.roofline import Point, engineering
+from gssr.render.roofline import engineering
 from gssr.render.roofline import roofline as draw
 from gssr.render.scale import count, fixed, metric_of, percent, quantity
 from gssr.render.table import Cell, TableColumn, table
@@ -146,8 +146,8 @@ def roofline(analysis: Analysis, options: PageOptions) -> list[Row]:
     about = f"{peaks.model}: one GPU, log-log" if peaks else ""
     rows = section("What bounds it?", width, marks, about)
     found = roofline_points(analysis)
-    if isinstance(analysis.judgement.place, Unplaced):
-        rows += remark(analysis.judgement.place.reason, width, "plain", label="roofline")
+    if isinstance(analysis.judgement.place, str):
+        rows += remark(analysis.judgement.place, width, "plain", label="roofline")
     else:
         rows += remark(bound_text(analysis.judgement.place), width, "plain", label="roofline")
         if analysis.judgement.place.unpriced:
@@ -155,7 +155,7 @@ def roofline(analysis: Analysis, options: PageOptions) -> list[Row]:
     if peaks is None or not found:
         return rows
     rows += remark(CAVEAT, width)
-    points = [Point(mark, place.intensity, place.flops) for mark, _, place in found]
+    points = [(mark, place.intensity, place.flops) for mark, _, place in found]
     chart = draw(drawn_roofs(peaks, analysis), peaks.memory_bandwidth, points, width, marks)
     if chart and options.verbosity != "low":
         rows += [(), clip((Span("FLOP/s", "heading"), Span(" at most, by FLOP/B", "dim")), width), *chart]

@@ -9,7 +9,6 @@ Many runs of one file as a table: what there is, and how each of them was.
 from collections.abc import Sequence
 from datetime import datetime
 from shlex import quote
-from typing import NamedTuple
 
 from gssr.gpu_vendors import in_its_words
 from gssr.model.results import Analysis
@@ -120,47 +119,22 @@ _COLUMNS = (
 )
 
 
-class RunLine(NamedTuple):
-    """One run: its ``number`` in the file, from 1; ``started`` is a unix time, ``lasted`` in s."""
-
-    number: int
-    run_id: str
-    label: str | None
-    state: str
-    started: float | None
-    lasted: float
-    n_gpus: int
-    score: float | None
-    imbalance: float | None
-
-
-def run_line(number: int, analysis: Analysis) -> RunLine:
-    """Return what the table says of a run, which is the ``number``-th in its file, from 1."""
-    run = analysis.run
-    return RunLine(
-        number, run.run_id, run.label, analysis.state, run.started_at, analysis.window.duration, len(analysis.gpus),
-        analysis.score, analysis.imbalance,
+def run_cells(number: int, analysis: Analysis, ascii_only: bool) -> tuple[str, ...]:
+    """Return the cells of the table of runs for a run, which is the ``number``-th in its file, from 1."""
+    run, ellipsis = analysis.run, glyph_set(ascii_only).ellipsis
+    return (
+        str(number), fit(clean(run.run_id), _NAME, ellipsis), fit(clean(run.label or ""), _NAME, ellipsis), analysis.state,
+        _moment(run.started_at), duration(analysis.window.duration), f"{len(analysis.gpus)}",
+        fixed(analysis.score, 3, UNKNOWN), percent(analysis.imbalance) if len(analysis.gpus) > 1 else "",
     )  # fmt: skip
 
 
-def runs_page(name: str, lines: Sequence[RunLine], options: PageOptions) -> list[Row]:
+def runs_page(name: str, rows: Sequence[Sequence[str]], options: PageOptions) -> list[Row]:
     """Draw the table of the runs of the recording ``name``, at most ``options.width`` cells wide but for the closing
-    line, which says how one of them is shown."""
+    line, which says how one of them is shown. ``rows``: as of ``run_cells``."""
     marks = glyph_set(options.ascii)
-
-    def short(text: str | None) -> str:
-        return fit(clean(text or ""), _NAME, marks.ellipsis)
-
-    rows = [
-        (
-            str(line.number), short(line.run_id), short(line.label), line.state, _moment(line.started),
-            duration(line.lasted), f"{line.n_gpus}", fixed(line.score, 3, UNKNOWN),
-            percent(line.imbalance) if line.n_gpus > 1 else "",
-        )
-        for line in lines
-    ]  # fmt: skip
-    head = [(Span("GSSR", "title"),), (Span(clean(name), "value"),), (Span(f"{len(lines):,} runs"),)]
-    last = f"{len(lines):,} runs; one of them: gssr analyze --run NUMBER {clean(quote(name))}"
+    head = [(Span("GSSR", "title"),), (Span(clean(name), "value"),), (Span(f"{len(rows):,} runs"),)]
+    last = f"{len(rows):,} runs; one of them: gssr analyze --run NUMBER {clean(quote(name))}"
     return [
         *flow([*head], options.width, marks.ellipsis), (), *table(_COLUMNS, rows, options.width, marks), (),
         (Span(last, "value"),),

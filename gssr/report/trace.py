@@ -676,7 +676,7 @@ def _document(trace: TraceAnalysis) -> dict[str, Any]:
         "breakdown": breakdown_object(trace.breakdown),
         "calltree": None if trace.tree is None else tables["calltree"],
         "verdicts": iter([verdict_object(verdict) for verdict in trace.verdicts]),
-        "abstentions": iter([{"code": each.code, "reason": each.reason} for each in trace.abstentions]),
+        "abstentions": iter([{"code": code, "reason": reason} for code, reason in trace.abstentions.items()]),
     }
 
 

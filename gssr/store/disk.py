@@ -18,7 +18,6 @@ import os
 import resource
 import stat
 from errno import EDQUOT, EINVAL, ENOSPC
-from typing import NamedTuple
 
 COMPANIONS = ("-wal", "-shm", "-journal")
 """What there is while a database is open, or after a crash: see ``companion_path``."""
@@ -124,19 +123,12 @@ def is_hollow(path: str) -> bool:
     return status.st_size > _LARGE and 512 * status.st_blocks < status.st_size * _FILLED
 
 
-class Fingerprint(NamedTuple):
-    """What changes when a database is written. ``change_counter``: SQLite's own, of the file; ``sizes``: as ``sizes``
-    returns them."""
-
-    change_counter: bytes
-    sizes: tuple[int, ...]
-
-
-def fingerprint(path: str) -> Fingerprint:
-    """Take the fingerprint of a database. Raises OSError if it cannot be read."""
+def fingerprint(path: str) -> tuple[bytes, tuple[int, ...]]:
+    """Return what changes when a database is written: SQLite's own count of changes, and the sizes of its files
+    (``sizes``). Raises OSError if it cannot be read."""
     with open(path, "rb") as stream:
         counter = stream.read(100)[24:28]
-    return Fingerprint(counter, sizes(path))
+    return counter, sizes(path)
 
 
 def sizes(path: str) -> tuple[int, ...]:

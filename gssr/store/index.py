@@ -51,10 +51,6 @@ def default_index() -> str | None:
     return os.path.join(folder, "gssr", "fleet.index") if os.path.isabs(folder) else None
 
 
-class WrongIndexError(Exception):
-    """What is named as the index is something else, which is not to be lost; the text is a sentence."""
-
-
 _RECORDINGS = (
     "CREATE TABLE recordings (id INTEGER PRIMARY KEY AUTOINCREMENT, path BLOB NOT NULL UNIQUE, state TEXT NOT NULL)"
 )
@@ -86,7 +82,7 @@ class Index:
     knows."""
 
     def __init__(self, path: str, tables: Mapping[str, Sequence[Column]], named: bool = False) -> None:
-        """``named``: the user named this file, so a file there that is no index must stay. Raises WrongIndexError then."""
+        """``named``: the user named this file, so a file there that is no index must stay. Raises ValueError then."""
         self.path, self.notice = path, ""
         self._tables = tables
         self._create = {name: _statement(name, columns) for name, columns in tables.items()}
@@ -102,7 +98,7 @@ class Index:
 
     def _is_usable(self, named: bool) -> bool:
         """Tell whether the index can be used; a damaged one or another version's is removed first. Raises
-        WrongIndexError."""
+        ValueError."""
         try:
             os.makedirs(os.path.dirname(os.path.abspath(self.path)), FOLDER, exist_ok=True)
             status = os.lstat(self.path)
@@ -128,7 +124,7 @@ class Index:
                 if _is_busy(error):
                     return False
         elif named:
-            raise WrongIndexError(f"{self.path}: is no index of gssr fleet: name another file, or a new one")
+            raise ValueError(f"{self.path}: is no index of gssr fleet: name another file, or a new one")
         return self.discard()
 
     def discard(self) -> bool:

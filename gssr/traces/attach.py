@@ -30,15 +30,6 @@ _ARCHIVE, _PROFILE = "traces.otf2", ".cubex"
 _NS = 1e-9
 
 
-class Attaching(NamedTuple):
-    """What came of attaching traces. ``rows``: those to write into the recording's table; ``refused``: sentences on
-    files that are no traces or of another run; ``doubts``: sentences on what is uncertain about traces in ``rows``."""
-
-    rows: list[AttachedTrace]
-    refused: list[str]
-    doubts: list[str]
-
-
 class _Told(NamedTuple):
     """What a trace says about itself. ``times``: unix times of its begin and end, s, None if it says none; ``rank`` and
     ``host``: None if unknown; ``gpus``: UUIDs, or device numbers, of the GPUs in it, () if unknown."""
@@ -50,7 +41,9 @@ class _Told(NamedTuple):
     gpus: tuple[str | int, ...]
 
 
-def to_attach(recording: str, files: Sequence[str], runs: Sequence[RunReader]) -> Attaching:
+def to_attach(
+    recording: str, files: Sequence[str], runs: Sequence[RunReader]
+) -> tuple[list[AttachedTrace], list[str], list[str]]:
     """Link or copy trace files, and those in folders, into the folder beside a recording, each for the run with which
     it overlaps most.
 
@@ -59,22 +52,23 @@ def to_attach(recording: str, files: Sequence[str], runs: Sequence[RunReader]) -
         files: paths of traces, or of folders with traces.
         runs: the runs of the recording; at least one.
 
-    Returns the rows to write with ``attach``. Files that cannot be attached are in its ``refused``. Raises
-    RecordingError if the recording is still being written, or its folder of traces cannot be used.
+    Returns the rows to write with ``attach``, sentences on files that are no traces or of another run, and sentences on what
+    is uncertain about traces in the rows. Raises RecordingError if the recording is still being written, or its folder of
+    traces cannot be used.
     """
     finished_runs(recording)
     folder = traces_beside(recording)
     if is_planted(folder) or os.path.islink(folder):
         raise RecordingError(f"{folder}: can't be used: it is a link, or {PLANTED.removeprefix('is ')}")
-    found = Attaching([], [], [])
-    for path in (inside for file in files for inside in _traces_in(file, found.refused)):
+    rows, refused, doubts = list[AttachedTrace](), list[str](), list[str]()
+    for path in (inside for file in files for inside in _traces_in(file, refused)):
         try:
-            found.rows.append(_attached(folder, path, runs, found.doubts))
+            rows.append(_attached(folder, path, runs, doubts))
         except TraceError as error:
-            found.refused.append(str(error))
+            refused.append(str(error))
         except OSError as error:
-            found.refused.append(f"{path}: can't be attached: {error.strerror or error}")
-    return found
+            refused.append(f"{path}: can't be attached: {error.strerror or error}")
+    return rows, refused, doubts
 
 
 def attach(recording: str, rows: Sequence[AttachedTrace]) -> None:

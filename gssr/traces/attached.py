@@ -6,7 +6,7 @@ only where they are as they were noted.
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from errno import ELOOP, ENOTDIR
 
 from gssr.recognise import TRACES, recognise
@@ -20,47 +20,37 @@ _SLACK = 2.0
 _REPORT = "nsys-rep"
 
 
-@dataclass(frozen=True, slots=True)
-class Attached:
-    """One attached trace. ``timeline`` begins at the trace's own start, and is None if the file cannot be read; then
-    ``problem`` says why, in a sentence that names the file."""
-
-    row: AttachedTrace
-    timeline: Timeline | None
-    problem: str | None = None
-
-
 def to_open(rows: Sequence[AttachedTrace]) -> list[AttachedTrace]:
     """Return the rows without reports of Nsight Systems (.nsys-rep) whose SQLite export is attached as well."""
     made = {os.path.splitext(row.path)[0] for row in rows if row.format == "nsys"}
     return [row for row in rows if row.format != _REPORT or os.path.splitext(row.path)[0] not in made]
 
 
-def open_attached(recording: str, rows: Iterable[AttachedTrace]) -> Iterator[Attached]:
+def open_attached(recording: str, rows: Iterable[AttachedTrace]) -> Iterator[tuple[AttachedTrace, Timeline | str]]:
     """Open the attached traces of a recording one by one, each only when the next item is taken. ``rows`` are rows of
-    its table of traces. Yields nothing if there are none. Never raises for a file that is missing, changed, or no
-    trace: its ``problem`` says so."""
+    its table of traces. Yields each row with the timeline, which begins at the trace's own start, or with a sentence
+    that names the file and says why it can't be read. Never raises for a file that is missing, changed, or no trace."""
     folder = traces_beside(recording)
     for row in to_open(list(rows)):
-        yield _opened(folder, row)
+        yield row, _opened(folder, row)
 
 
-def _opened(folder: str, row: AttachedTrace) -> Attached:
-    """Open one attached trace; ``problem`` of the result says why it cannot be read."""
+def _opened(folder: str, row: AttachedTrace) -> Timeline | str:
+    """Open one attached trace. Returns its timeline, or a sentence on why it cannot be read."""
     path = f"{folder}/{row.path}"
     try:
         problem = _problem(folder, row)
         if problem is None:
             found = recognise(path)
             if found.kind not in TRACES:
-                return Attached(row, None, f"{path}: {found.no_trace}")
+                return f"{path}: {found.no_trace}"
             timeline = next(open_traces([path]).timelines())
             problem = _problem(folder, row)  # what was read is still what was looked at
-        return Attached(row, None, problem) if problem else Attached(row, _of_rank(timeline, row))
+        return problem or _of_rank(timeline, row)
     except TraceError as error:
-        return Attached(row, None, str(error))
+        return str(error)
     except (OSError, ValueError) as error:
-        return Attached(row, None, f"{path}: can't be read: {getattr(error, 'strerror', None) or error}")
+        return f"{path}: can't be read: {getattr(error, 'strerror', None) or error}"
 
 
 def _problem(folder: str, row: AttachedTrace) -> str | None:

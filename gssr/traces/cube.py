@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import Callable
 from functools import partial
-from typing import BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +41,6 @@ _TOO_MUCH = 2.0**63
 _NO_COUNT = 0xFFFF_FFFF_FFFF_FBFF
 """A greater unsigned number is one below 0 that was kept as unsigned: it is not known."""
 _INDEX, _DATA, _PACKED = b"CUBEX.INDEX", b"CUBEX.DATA", b"ZCUBEX.DATA"
-
-
-class _Member(NamedTuple):
-    """Where a file of the archive lies: its first byte and its number of bytes."""
-
-    at: int
-    size: int
 
 
 def read_cube(path: str) -> Timeline:
@@ -87,11 +80,11 @@ def no_intervals() -> Intervals:
     return Intervals(none, none, short, short, byte, byte, none, none, byte)
 
 
-def _members(stream: BinaryIO) -> dict[str, _Member]:
-    """List the files in the tar archive by name, as far as it is complete. Checksums are not verified: CubeWriter 4.8
-    writes wrong ones."""
+def _members(stream: BinaryIO) -> dict[str, range]:
+    """Find the bytes of the files in the tar archive, by name, as far as it is complete. Checksums are not verified:
+    CubeWriter 4.8 writes wrong ones."""
     end, at = os.fstat(stream.fileno()).st_size, 0
-    found: dict[str, _Member] = {}
+    found: dict[str, range] = {}
     while len(found) < _MOST_MEMBERS and at + _BLOCK <= end:
         stream.seek(at)
         head = stream.read(_BLOCK)
@@ -100,7 +93,7 @@ def _members(stream: BinaryIO) -> dict[str, _Member]:
             break
         at += _BLOCK
         if at + size <= end:
-            found[head[:100].partition(b"\0")[0].decode("utf-8", "replace").removeprefix("./")] = _Member(at, size)
+            found[head[:100].partition(b"\0")[0].decode("utf-8", "replace").removeprefix("./")] = range(at, at + size)
         at += -(-size // _BLOCK) * _BLOCK
     return found
 
@@ -113,11 +106,11 @@ def _size(field: bytes) -> int | None:
     return int(digits, 8) if re.fullmatch(rb"[0-7]+", digits) else None
 
 
-def _text(path: str, stream: BinaryIO, member: _Member, size: int) -> bytes:
+def _text(path: str, stream: BinaryIO, member: range, size: int) -> bytes:
     """Read the XML ``anchor.xml``, unpacked. ``size`` is the size of the whole file, which limits what it may unpack
     to. Raises TraceError if it is damaged or too long."""
-    stream.seek(member.at)
-    text = stream.read(min(member.size, _MOST_XML + 1))
+    stream.seek(member.start)
+    text = stream.read(min(len(member), _MOST_XML + 1))
     if text[:2] == b"\x1f\x8b":
         unpack = zlib.decompressobj(wbits=31)
         most = min(_MOST_XML, max(_NEVER_TOO_LONG, _MOST_XML_RATIO * size))
@@ -133,7 +126,7 @@ def _text(path: str, stream: BinaryIO, member: _Member, size: int) -> bytes:
 
 
 def _metrics(
-    path: str, stream: BinaryIO, members: dict[str, _Member], anchor: Anchor
+    path: str, stream: BinaryIO, members: dict[str, range], anchor: Anchor
 ) -> tuple[list[Measured], list[str]]:
     """Prepare the metrics that have readable values.
 
@@ -148,7 +141,7 @@ def _metrics(
     for metric in anchor.metrics:
         index, data = members.get(f"{metric.number}.index"), members.get(f"{metric.number}.data")
         if index is None or data is None:
-            if index or data:
+            if index is not None or data is not None:
                 notes.append(f"{metric.name} left out: its values are cut")
             continue
         type_ = _TYPES.get(metric.type)
@@ -166,7 +159,7 @@ def _metrics(
         nodes, dtype = orders[inclusive][places], np.dtype(order + type_)
         rows: Callable[[], tuple[Ints, Floats]]
         rows = partial(_rows, path, metric, data, nodes, (len(nodes), len(anchor.tracks)), dtype)
-        stream.seek(data.at)
+        stream.seek(data.start)
         try:
             is_packed = stream.read(len(_PACKED)) == _PACKED
             if is_packed:
@@ -175,7 +168,7 @@ def _metrics(
                     notes.append(f"{metric.name} left out: the values unpack to {_MOST_RATIO} times the file's size")
                     continue
                 rows()  # what is packed may be anything
-            elif data.size < len(_DATA) + len(nodes) * len(anchor.tracks) * dtype.itemsize:
+            elif len(data) < len(_DATA) + len(nodes) * len(anchor.tracks) * dtype.itemsize:
                 raise TraceError
             if dtype.kind == "f" and metric.type not in _COMBINE and not _sound(rows()[1]).all():
                 notes.append(
@@ -213,11 +206,11 @@ def _in_blocks(parent: Ints) -> Ints:
     return np.array(found, np.int64)
 
 
-def _index(stream: BinaryIO, member: _Member, n_nodes: int) -> tuple[Literal["<", ">"], Ints]:
+def _index(stream: BinaryIO, member: range, n_nodes: int) -> tuple[Literal["<", ">"], Ints]:
     """Read a metric's index. Returns the byte order of its values, and the positions of the nodes that have values,
     int64[k]. Raises ValueError, without a text, if it is damaged."""
-    stream.seek(member.at)
-    raw = stream.read(min(member.size, 64 + 4 * n_nodes))
+    stream.seek(member.start)
+    raw = stream.read(min(len(member), 64 + 4 * n_nodes))
     if not raw.startswith(_INDEX) or len(raw) < 22:
         raise ValueError
     order: Literal["<", ">"] = "<" if raw[11:15] == b"\1\0\0\0" else ">"
@@ -231,7 +224,7 @@ def _index(stream: BinaryIO, member: _Member, n_nodes: int) -> tuple[Literal["<"
 
 
 def _rows(
-    path: str, metric: CubeMetric, member: _Member, nodes: Ints, shape: tuple[int, int], dtype: "np.dtype[np.generic]"
+    path: str, metric: CubeMetric, member: range, nodes: Ints, shape: tuple[int, int], dtype: "np.dtype[np.generic]"
 ) -> tuple[Ints, Floats]:
     """Read the values of a metric.
 
@@ -246,8 +239,8 @@ def _rows(
     n = shape[0] * shape[1]
     try:
         with open(path, "rb") as stream:
-            stream.seek(member.at)
-            raw = stream.read(member.size)
+            stream.seek(member.start)
+            raw = stream.read(len(member))
         if raw.startswith(_PACKED):
             values = np.frombuffer(_unpacked(raw, n * dtype.itemsize, dtype.byteorder), dtype, n)
         else:

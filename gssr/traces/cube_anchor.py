@@ -64,18 +64,13 @@ def read_anchor(path: str, text: bytes) -> Anchor:
         raise TraceError(f"{path}: its anchor.xml is damaged: {expat.errors.messages[error.code]}") from None
     except ValueError as error:
         raise TraceError(f"{path}: its anchor.xml {error}") from None
-    if not reader.parent or not reader.locations:
+    if not reader.parent or not reader.tracks:
         raise TraceError(f"{path}: its anchor.xml names no {'threads' if reader.parent else 'calls'}")
     return reader.anchor()
 
 
 def _refuse(*_: object) -> None:
     raise ValueError("declares a document type, which no profile does")
-
-
-class _Location(NamedTuple):
-    number: int
-    track: Track
 
 
 @dataclass
@@ -87,7 +82,9 @@ class _Reader:
     regions: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     parent: list[int] = field(default_factory=list)
     callee: list[int] = field(default_factory=list)
-    locations: list[_Location] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    """Of the threads and streams (Cube's locations) in ``tracks``."""
+    tracks: list[Track] = field(default_factory=list)
     _open: list[dict[str, str]] = field(default_factory=list)
     """Of what is open and has texts, what is known of it so far."""
     _calls: list[int] = field(default_factory=list)
@@ -145,7 +142,7 @@ class _Reader:
 
     def _location(self, own: dict[str, str]) -> None:
         """Add a thread or stream as a track. Raises ValueError, a clause, if there are too many."""
-        if len(self.locations) >= _MOST_PLACES:
+        if len(self.tracks) >= _MOST_PLACES:
             raise ValueError(f"names more than {_MOST_PLACES:,} threads and streams")
         groups = [each for each in self._open if each[""] == "locationgroup"]
         group: dict[str, str] = groups[-1] if groups else {}
@@ -155,18 +152,17 @@ class _Reader:
         if own.get("type", "").lower() == "metric":
             kind = "other"
         rank, node = _rank(group.get("rank")), named[-1].get("name") if named else None
-        track = Track(kind, own.get("name", ""), rank, node, tid=_rank(own.get("rank")))
-        self.locations.append(_Location(_number(own.get("@id")), track))
+        self.numbers.append(_number(own.get("@id")))
+        self.tracks.append(Track(kind, own.get("name", ""), rank, node, tid=_rank(own.get("rank"))))
 
     def anchor(self) -> Anchor:
-        """Put together what was read. Tracks are sorted by the locations' numbers, as the values are, unless numbers
-        occur twice."""
-        notes = []
-        numbers = [location.number for location in self.locations]
-        if len(set(numbers)) < len(numbers):
+        """Put together what was read. Tracks are sorted by their numbers, as the values are, unless numbers occur
+        twice."""
+        notes, tracks = [], self.tracks
+        if len(set(self.numbers)) < len(self.numbers):
             notes.append("several threads have one number: taken in their order")
         else:
-            self.locations.sort(key=lambda location: location.number)
+            tracks = [tracks[at] for at in np.argsort(self.numbers).tolist()]
         unknown = ("unknown", "user", "")
         names: dict[str, int] = {}
         regions = [self.regions.get(callee, unknown) for callee in self.callee]
@@ -176,7 +172,7 @@ class _Reader:
             tool=creator or version or "Cube", version=version if creator else "", metrics=tuple(self.metrics),
             names=tuple(names), parent=np.array(self.parent, np.int64), name=np.array(name, np.int64),
             paradigm=tuple(region[1] for region in regions), role=tuple(region[2] for region in regions),
-            tracks=tuple(location.track for location in self.locations), notes=tuple(notes),
+            tracks=tuple(tracks), notes=tuple(notes),
         )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from collections import Counter as Count
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from enum import IntEnum
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -74,14 +73,9 @@ COLUMNS = (
 )
 
 
-class _Role(IntEnum):
-    CPU = 0
-    WINDOW = 1  # of the recording itself: no event of the program
-    CALL = 2
-    GPU = 3
-
-
-_ROLES = {"Trace": _Role.WINDOW} | dict.fromkeys(CALLS, _Role.CALL) | dict.fromkeys(ON_GPU, _Role.GPU)
+_CPU, _WINDOW, _CALL, _GPU = range(4)
+"""What an event is, by its category; a window is one of the recording itself, and no event of the program."""
+_ROLES = {"Trace": _WINDOW} | dict.fromkeys(CALLS, _CALL) | dict.fromkeys(ON_GPU, _GPU)
 
 
 @dataclass(slots=True)
@@ -282,15 +276,15 @@ class _Reader:
         cat = np.array([cats[event.cat] for event in spans], np.int32)
         name = np.array([names[event.name] for event in spans], np.int32)
         thread = np.array([threads[event.pid, event.tid] for event in spans], np.int32)
-        role = np.array([_ROLES.get(one, _Role.CPU) for one in cats] or [_Role.CPU], np.int8)[cat]
-        on_gpu = role == _Role.GPU
+        role = np.array([_ROLES.get(one, _CPU) for one in cats] or [_CPU], np.int8)[cat]
+        on_gpu = role == _GPU
         length, has_length, _ = _nanoseconds([event.dur for event in spans])
         is_sound = is_sound & has_length & (length >= 0)
         is_sound &= (length > 0) | (start > 0) | ~on_gpu  # CUPTI, once it has lost count
-        is_kept = is_sound & (role != _Role.WINDOW)
+        is_kept = is_sound & (role != _WINDOW)
         self._found.n_unsound += len(spans) - int(is_sound.sum())
 
-        linked = np.flatnonzero(role >= _Role.CALL)
+        linked = np.flatnonzero(role >= _CALL)
         args = [spans[at].args for at in linked.tolist()]
         link, size = np.full(len(spans), NO_LINK), np.full(len(spans), -1)
         found = _integers([one and one.correlation for one in args], NO_LINK)
@@ -301,7 +295,7 @@ class _Reader:
                 if one and one.stream is not None and place % 2:
                     self._found.streams.setdefault(place, (one.device, one.stream))
         size[linked] = _integers([one and (one.bytes or one.size) for one in args], -1)
-        is_shaped = np.array([one in SHAPED for one in names] or [False])[name] & (role == _Role.CPU)
+        is_shaped = np.array([one in SHAPED for one in names] or [False])[name] & (role == _CPU)
         shaped = np.flatnonzero(is_shaped)
         size[shaped] = [-2 - self._shape_of(spans[at]) for at in shaped.tolist()]
         is_transfer = np.array([isinstance(one, str) and _TRANSFER in one for one in names] or [False])[name] & on_gpu

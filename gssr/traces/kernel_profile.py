@@ -43,13 +43,6 @@ class Work(NamedTuple):
     peak: float | None
 
 
-class Stall(NamedTuple):
-    """A reason for which warps did not issue; ``share`` (0-1) of the cycles that warps were active."""
-
-    reason: str
-    share: float
-
-
 @dataclass(frozen=True)
 class ProfiledLaunch:
     """A launch of a kernel, or ``launches`` of it in the mean. ``number`` is the file's own. None is unknown.
@@ -76,7 +69,7 @@ class ProfiledLaunch:
     dram_rate: float | None
     dram_peak: float | None
     work: tuple[Work, ...]
-    stalls: tuple[Stall, ...]
+    stalls: Mapping[str, float]
     advice: tuple[RuleAdvice, ...]
 
 
@@ -262,7 +255,9 @@ def _work_of(precision: str, values: Values, seconds: float | None) -> Work | No
     return None
 
 
-def _stalls(values: Values) -> tuple[Stall, ...]:
+def _stalls(values: Values) -> dict[str, float]:
+    """Return the reasons for which warps did not issue, each with its share (0-1) of the cycles that warps were active, the
+    most frequent first; {} unless all reasons were measured."""
     for pattern in _STALLS:
         found = {
             told[told.lastindex or 0].lower().replace("_", " "): value
@@ -271,8 +266,6 @@ def _stalls(values: Values) -> tuple[Stall, ...]:
         }
         total = sum(found.values())
         if _ISSUED in found and total > 0:
-            shares = [
-                Stall(reason, value / total) for reason, value in found.items() if reason != _ISSUED and value > 0
-            ]
-            return tuple(sorted(shares, key=lambda stall: (-stall.share, stall.reason)))
-    return ()
+            stalls = ((reason, value / total) for reason, value in found.items() if reason != _ISSUED and value > 0)
+            return dict(sorted(stalls, key=lambda stall: (-stall[1], stall[0])))
+    return {}

@@ -92,25 +92,20 @@ class CategoryTimeline:
     sizes: Ints
 
 
-@dataclass(frozen=True)
-class MemoryDump:
-    """A file. ``rank``: as its name says, None where it says none."""
-
-    path: str
-    rank: int | None
-    content: Snapshot | CategoryTimeline
-
-
-def read_memory_dump(path: str, most_bytes: int | None = None) -> MemoryDump:
+def read_memory_dump(path: str, most_bytes: int | None = None) -> Snapshot | CategoryTimeline:
     """Read a snapshot or a memory timeline. Raises TraceError. ``most_bytes``: as of load_dump."""
     held = load_dump(path, most_bytes)
-    named = RANK_IN_NAME.search(os.path.basename(path))
-    rank = int(named[1]) if named else None
     if type(held) is dict and type(held.get("segments")) is list:
-        return MemoryDump(path, rank, _snapshot(held, path))
+        return _snapshot(held, path)
     if type(held) is list:
-        return MemoryDump(path, rank, _timeline(held, path))
+        return _timeline(held, path)
     raise TraceError(f"{path}: holds neither a memory snapshot nor a memory timeline of PyTorch")
+
+
+def rank_in_name(path: str) -> int | None:
+    """Return the rank that the name of a snapshot or memory timeline tells; None if it tells none."""
+    named = RANK_IN_NAME.search(os.path.basename(path))
+    return int(named[1]) if named else None
 
 
 class _Stacks:

@@ -31,10 +31,6 @@ _REFUSED = {
 """Operations that lead outside of the pickle."""
 
 
-class _Unsound(Exception):
-    """Why a pickle can't be read, to follow the file's name in a sentence."""
-
-
 def load_plain_pickle(data: bytes, name: str) -> Any:
     """Read a pickle of plain data. Containers may hold themselves: go only as deep as the format says.
 
@@ -49,12 +45,12 @@ def load_plain_pickle(data: bytes, name: str) -> Any:
     gc.disable()  # it would go through all objects again and again while they are made
     try:
         return _read(data)
-    except _Unsound as problem:
-        raise TraceError(f"{name}: {problem}") from None
     except (IndexError, struct.error):
         raise TraceError(f"{name}: is a pickle that is cut off or damaged") from None
     except UnicodeDecodeError:
         raise TraceError(f"{name}: is a damaged pickle: a text in it is no UTF-8") from None
+    except ValueError as problem:
+        raise TraceError(f"{name}: {problem}") from None
     finally:
         if was_enabled:
             gc.enable()
@@ -69,7 +65,7 @@ def _sized_text(data: bytes, at: int, n: int) -> bytes:
 
 def _read(data: bytes) -> Any:
     """Carry out the operations until the last one and return what is left. They are all here, in the order of how many
-    there are: Python gets no faster. Raises _Unsound, IndexError, struct.error and UnicodeDecodeError."""
+    there are: Python gets no faster. Raises ValueError, a clause, IndexError, struct.error and UnicodeDecodeError."""
     most = max(_NEVER_TOO_MUCH, _MOST_TIMES * len(data))
     taken, at = 0, 0
     memo: list[Any] = []
@@ -94,7 +90,7 @@ def _read(data: bytes) -> Any:
             n = 1 if code == 0x71 else 4
             index = int.from_bytes(_sized_text(data, at, n), "little")
             if index > len(memo):
-                raise _Unsound("is a damaged pickle: it numbers what it holds out of order")
+                raise ValueError("is a damaged pickle: it numbers what it holds out of order")
             memo[index : index + 1] = [stack[-1]]
             taken += _SLOT
             at += n
@@ -114,7 +110,7 @@ def _read(data: bytes) -> Any:
             head = 1 if code == 0x8A else 4
             n = int.from_bytes(_sized_text(data, at, head), "little")
             if n > _LONGEST_NUMBER:
-                raise _Unsound(f"is a damaged pickle: a number in it is {n:,} bytes long")
+                raise ValueError(f"is a damaged pickle: a number in it is {n:,} bytes long")
             at += head
             stack.append(int.from_bytes(_sized_text(data, at, n), "little", signed=True))
             taken += _SLOT + _NUMBER + n
@@ -137,10 +133,10 @@ def _read(data: bytes) -> Any:
                 del stack[-2:]
             into = stack[-1]
             if type(into) is not dict or len(items) % 2:
-                raise _Unsound("is a damaged pickle: it puts items into what is no dict")
+                raise ValueError("is a damaged pickle: it puts items into what is no dict")
             keys = items[::2]
             if not all(type(key) is str for key in keys):
-                raise _Unsound("is a pickle with dicts whose keys are no texts, which PyTorch does not write here")
+                raise ValueError("is a pickle with dicts whose keys are no texts, which PyTorch does not write here")
             before = size_of(into)
             into.update(zip(keys, items[1::2], strict=True))
             taken += size_of(into) - before
@@ -151,7 +147,7 @@ def _read(data: bytes) -> Any:
                 items = [stack.pop()]
             onto = stack[-1]
             if type(onto) is not list:
-                raise _Unsound("is a damaged pickle: it puts elements into what is no list")
+                raise ValueError("is a damaged pickle: it puts elements into what is no list")
             onto.extend(items)
             taken += _SLOT * len(items)
         elif code == 0x74:  # TUPLE
@@ -194,17 +190,19 @@ def _read(data: bytes) -> Any:
             at += 8
         elif code == 0x80:  # PROTO
             if not 2 <= data[at] <= 5:
-                raise _Unsound(f"is a pickle of protocol {data[at]}, which this version can't read")
+                raise ValueError(f"is a pickle of protocol {data[at]}, which this version can't read")
             at += 1
         elif code == 0x2E:  # STOP
             if marks or len(stack) != 1:
-                raise _Unsound("is a damaged pickle: it ends within what it holds")
+                raise ValueError("is a damaged pickle: it ends within what it holds")
             return stack[0]
         elif code in _REFUSED:
-            raise _Unsound(f"is a pickle that {_REFUSED[code]}: GSSR reads only plain data from pickles, and runs none")
+            raise ValueError(
+                f"is a pickle that {_REFUSED[code]}: GSSR reads only plain data from pickles, and runs none"
+            )
         else:
-            raise _Unsound(f"is a damaged pickle, or holds more than plain data: operation {code:#04x}")
+            raise ValueError(f"is a damaged pickle, or holds more than plain data: operation {code:#04x}")
         if taken > most:
-            raise _Unsound(
+            raise ValueError(
                 f"would take more than {most >> 20:,} MB of memory, far more than its size: PyTorch writes no such pickle"
             )

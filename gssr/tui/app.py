@@ -48,7 +48,7 @@ from gssr.render.verdicts import naming
 from gssr.report.live.gpu_filter import only_of, parse_filter
 from gssr.report.live.times_of_run import seconds_text
 from gssr.store.output_file import access_of
-from gssr.store.read.log_file import LogFile, Output
+from gssr.store.read.log_file import LogFile
 from gssr.store.read.open import log_of
 from gssr.tui.ascii_filter import AsciiFilter
 from gssr.tui.keys import ZOOM_IN, ZOOM_OUT, key
@@ -402,7 +402,7 @@ class LiveScreen(KeysInOrder):
         self.query_one(TopBar).show(result, view)
         output = self.query_one(OutputPane)
         if output.display:
-            output.tell(Output(self._log_file.path, self._printed))
+            output.tell(self._log_file.path, self._printed)
         if not nothing and self.pane.is_ready:
             self.pane.show(self.results, view)
             if not self._has_begun:

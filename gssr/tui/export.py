@@ -11,7 +11,7 @@ from itertools import groupby
 
 from gssr.model.live.live_result import Result
 from gssr.render.cells import cell_width, clean
-from gssr.report.png.cells import FOREGROUND, Ink, Picture, Piece, to_png, to_svg
+from gssr.report.png.cells import FOREGROUND, Ink, Picture, to_png, to_svg
 from gssr.store.output_file import Access, output_file
 
 _CELL_WIDTH, _LINE_HEIGHT = 12.2, 24.4
@@ -56,8 +56,7 @@ def picture_of(svg: str) -> Picture:
                     cells[line][x + 1] = ("", look)
             x += size
     rows = [
-        [Piece("".join(char for char, _ in own), look) for look, own in groupby(row, lambda cell: cell[1])]
-        for row in cells
+        [("".join(char for char, _ in own), look) for look, own in groupby(row, lambda cell: cell[1])] for row in cells
     ]
     return Picture(rows, width)
 

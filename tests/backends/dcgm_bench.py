@@ -60,15 +60,17 @@ class Bench:
     ) -> Any:  # fmt: skip
         """A session on all GPUs of the engine, or on those that ``choose`` makes of them; ``shared`` as on one that is not
         in this process."""
+        from gssr.backends.dcgm import BESIDE, PAUSE
         from gssr.backends.dcgm.engine import reach
         from gssr.backends.dcgm.entities import discover
-        from gssr.backends.dcgm.session import Session, SessionOptions
+        from gssr.backends.dcgm.session import Session
 
         engine = reach()
         engine.embedded = not shared
         found = discover(engine)
         chosen = choose(found) if choose else found
-        return Session(engine, chosen, [False] * len(chosen), SessionOptions(interval, pause, beside), self.clock)
+        spec = PAUSE if pause else BESIDE if beside else "dcgm"
+        return Session(engine, chosen, [False] * len(chosen), spec, interval, self.clock)
 
     def run(self, session: Any, seconds: float, poll: float | None = None) -> tuple[list[Any], list[Any]]:
         """Rows and changes of this many seconds; polled when it is due, or every ``poll`` s, and on a busy node when the

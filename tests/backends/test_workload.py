@@ -66,8 +66,8 @@ def test_a_child_started_in_the_tick_of_the_last_sample_counts_from_its_start(sp
     child = int(parent.stdout.readline())
     start = workload_processes.stat_of(child).start
     sampler = WorkloadSampler(parent.pid)
-    monkeypatch.setattr(WorkloadSampler, "_search", lambda self: True)
-    monkeypatch.setattr(workload_processes.time, "clock_gettime", lambda clock: (start + 0.7) / os.sysconf("SC_CLK_TCK"))
+    monkeypatch.setattr(WorkloadSampler, "_search", lambda _: True)
+    monkeypatch.setattr(workload_processes.time, "clock_gettime", lambda _: (start + 0.7) / os.sysconf("SC_CLK_TCK"))
     sampler.sample(0.0)
     monkeypatch.undo()
     wait_for_cpu(child, 0.3)

@@ -174,12 +174,12 @@ def test_what_is_not_its_own_is_refused_and_left_as_it_is(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a file of another user")
 def test_another_users_database_is_refused(tmp_path: Path, found: Fleet) -> None:
-    from gssr.convert.fleet_database import DatabaseError
+    from gssr.convert.tables import ExportError
 
     update_database(str(tmp_path / "a.db"), found)
     os.chown(tmp_path / "a.db", 65534, 65534)
     before = (tmp_path / "a.db").read_bytes()
-    with pytest.raises(DatabaseError, match="is another user's"):
+    with pytest.raises(ExportError, match="is another user's"):
         update_database(str(tmp_path / "a.db"), found)
     assert (tmp_path / "a.db").read_bytes() == before
 

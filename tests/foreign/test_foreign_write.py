@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import gssr
-from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note, SeriesPiece
+from gssr.foreign.series import ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note
 from gssr.foreign.write import Cursor, RunFrom, write
+from gssr.store.format.sample_arrays import Samples
 from gssr.store.write.writer import Writer
 
 START = 1_700_000_000.5
@@ -27,7 +28,7 @@ def series(n: int, n_gpus: int, start: float = START, late: bool = False, **know
             values["sm_active"] = np.where((gpu == 0) & (tick == 3), np.nan, values["sm_active"])
             if not late or tick >= n // 2:
                 values["power_usage"] = np.full(here, 300.0)
-            yield SeriesPiece(gpu, np.full(here, start + tick) + 0.001 * gpu, values)
+            yield Samples(gpu, np.full(here, start + tick) + 0.001 * gpu, values)
         found.notes.append(Note("one column was unknown"))
 
     found = ForeignSeries("dcgmi-dmon", pieces(), **known)
@@ -95,7 +96,7 @@ def test_what_can_be_no_row_is_left_out_and_said(tmp_path):
     def pieces():
         for times in ([START + 1000, np.nan, -1.0, START], [START + 5000], [START + 2000]):
             found = np.array(times)
-            yield SeriesPiece(np.zeros(len(found), np.int64), found, {"sm_active": np.full(len(found), 1e300)})
+            yield Samples(np.zeros(len(found), np.int64), found, {"sm_active": np.full(len(found), 1e300)})
 
     named = called("x.log", "x", ForeignSeries("dcgmi-dmon", pieces(), [ForeignGpu(device_index=0)]))
     assert write(str(tmp_path / "a.sql"), [named], ImportHints()).n_rows == 4

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gssr.model.fleet.bad_nodes import FEWEST_JOBS, BadNode, against_others, bad_nodes, effects
-from gssr.model.fleet.figures import GpuFigures, RunFigures, VerdictOfRun
+from gssr.model.fleet.figures import GpuFigures, RunFigures
 from gssr.model.fleet.fleet import Fleet
 from gssr.report.fleet import FleetPageOptions, fleet_page
 from gssr.report.fleet_export import document
@@ -129,7 +129,7 @@ def test_unused_gpus_and_unknown_numbers_count_not() -> None:
 def test_the_page_and_the_object_say_what_to_do() -> None:
     runs = [run for _, run in jobs(60, clock=0.9)]
     of_bad = [own.gpu for own in runs[0].gpus if own.node == BAD] or [0]
-    runs[0] = runs[0]._replace(verdicts=(VerdictOfRun("slow_node", tuple(of_bad)), VerdictOfRun("imbalance", ())))
+    runs[0] = runs[0]._replace(verdicts={"slow_node": tuple(of_bad), "imbalance": ()})
     found = Fleet(tuple(runs), 60, (), ())
     page = to_text(fleet_page(["x"], found, FleetPageOptions()), False, False)
     section = page.partition("Which nodes are slow whatever runs there?")[2].partition("──\n")[2]

@@ -289,7 +289,7 @@ def test_what_blocks_tell_is_judged_while_it_runs_and_the_rest_is_known_after_it
             assert found is not None
             known = {verdict.code for verdict in found.verdicts}
             assert "gpus_unused" in known <= set(TOLD), query
-            later = {each.code for each in found.abstentions if each.reason == LATER}
+            later = {code for code, reason in found.abstentions.items() if reason == LATER}
             rest = {rule.code for rule in TABLE.rules} - set(TOLD)
             assert rest <= later <= rest | set(SEEN_IN_PART) and not later & known
         assert {verdict.code for verdict in looked(watch, clock, asked).judgement.verdicts} == _verdicts(job) & set(
@@ -304,7 +304,7 @@ def test_what_blocks_tell_is_judged_while_it_runs_and_the_rest_is_known_after_it
         assert frame.state == "ended" and wanted is not None
         whole = answer(*wanted)
         assert {verdict.code for verdict in whole.verdicts} == _verdicts(job)
-        assert not any(each.reason == LATER for each in whole.abstentions)
+        assert LATER not in whole.abstentions.values()
 
 
 def test_a_run_of_many_files_is_judged_seldom_and_asked_anew_when_the_view_changes(job: Job, clock: Clock) -> None:

@@ -79,7 +79,7 @@ def test_figures_are_those_that_analyze_prints(recorded: Recorded, scenario: str
     )  # fmt: skip
     assert own.gpu_hours == pytest.approx(analysis.gpu_hours)
     assert own.wasted_gpu_hours == pytest.approx(analysis.gpu_hours * (1 - analysis.score))
-    assert [verdict.code for verdict in own.verdicts] == [verdict.code for verdict in analysis.judgement.verdicts]
+    assert list(own.verdicts) == [verdict.code for verdict in analysis.judgement.verdicts]
     for gpu, summary in zip(own.gpus, analysis.gpus, strict=True):
         assert gpu.score == pytest.approx(summary.score, abs=1e-9)
         assert gpu.sm_active == pytest.approx(summary.mean["sm_active"], abs=1e-9)

@@ -17,7 +17,7 @@ from gssr.commands.inputs import fleet_at
 from gssr.model.fleet import fleet
 from gssr.model.fleet.fleet import ALL, Fleet, FleetRequest
 from gssr.model.fleet.index import TABLES, digest, rows_of, runs_in_index
-from gssr.store.index import Index, WrongIndexError, default_index, state
+from gssr.store.index import Index, default_index, state
 from gssr.store.read.open import recordings_in
 
 JUDGED = FleetRequest(verdicts=True)
@@ -120,7 +120,7 @@ def test_nothing_is_read_twice_nor_beside_the_recordings(tmp_path: Path, templat
     assert stat.S_IMODE(os.stat(where).st_mode) == 0o600 and sorted(tmp_path.rglob("*")) == before
     index = Index(where, TABLES)
     index.load([str(tmp_path)])
-    names = recordings_in([tmp_path / "runs"]).names
+    names = recordings_in([tmp_path / "runs"])[0]
     assert sorted(index.known(names)) == sorted(names)
     index.load([str(tmp_path / "elsewhere")])
     assert index.known(names) == {}
@@ -202,14 +202,14 @@ def test_a_damaged_index_is_made_anew_with_a_sentence(
     index = Index(str(where), TABLES)
     assert looked(folder, index) == without and index.notice == ""
     index.load([str(folder)])
-    assert len(index.known(recordings_in([folder]).names)) == 2
+    assert len(index.known(recordings_in([folder])[0])) == 2
 
 
 def test_what_somebody_names_and_is_no_index_stays_as_it_is(
     tmp_path: Path, templates: list[bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(tmp_path / "a.sql", templates[0], 100.0)
-    with pytest.raises(WrongIndexError, match="is no index"):
+    with pytest.raises(ValueError, match="is no index"):
         Index(str(tmp_path / "a.sql"), TABLES, named=True)
     assert main(["fleet", str(tmp_path), "--index", str(tmp_path / "a.sql")]) == 2
     assert capsys.readouterr().err.count("\n") == 1

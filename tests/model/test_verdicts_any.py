@@ -21,7 +21,7 @@ def _checked(found) -> None:
     judged = judge(found)
     codes = [verdict.code for verdict in judged.verdicts]
     assert len(codes) == len(set(codes))
-    assert not set(codes) & {abstention.code for abstention in judged.abstentions}
+    assert not set(codes) & judged.abstentions.keys()
     for verdict in judged.verdicts:
         assert verdict.title and "nan" not in verdict.title and "{" not in verdict.title
         assert all(0 <= gpu < found.n_gpus for gpu in verdict.gpus)

@@ -9,7 +9,6 @@ from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, METRICS
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import (
-    Abstention,
     Analysis,
     AnalysisWindow,
     Finding,
@@ -182,7 +181,7 @@ def analysis(
     booked = breakdown(base, width, [gpu // per_node for gpu in range(n_gpus)])
     own = {name: value for name, value in changes.items() if name not in Judgement.__slots__}
     said = {name: value for name, value in changes.items() if name in Judgement.__slots__}
-    plain = Judgement((), (), START, START + seconds, breakdown=booked)
+    plain = Judgement((), {}, START, START + seconds, breakdown=booked)
     return rejudged(Analysis(**(fields | own), judgement=plain), **said)  # type: ignore[arg-type]
 
 
@@ -206,7 +205,7 @@ def judged() -> Analysis:
         for number, severity in enumerate(("critical", "warning", "warning", "info", "info", "info", "info"), 1)
     ]  # fmt: skip
     reason = "disk reads were not measured"
-    abstained = Abstention("io_wait", reason), Abstention("cpu_starved", reason), Abstention("fp64", "nobody knows")
+    abstained = {"io_wait": reason, "cpu_starved": reason, "fp64": "nobody knows"}
     return analysis(verdicts=tuple(found), abstentions=abstained)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from analyses import START, analysis, one_sample, rejudged, run, without_counters, without_gpus, without_samples
 
-from gssr.model.results import Abstention, Analysis, Finding, Grid, Phase, Place, Unplaced, Verdict, over_space
+from gssr.model.results import Analysis, Finding, Grid, Phase, Place, Verdict, over_space
 from gssr.model.statistics.roofline import place_under_roofline
 from gssr.peaks import peaks_of
 from gssr.render.verdicts import verdict_rows
@@ -42,14 +42,14 @@ def judged(**changes: object) -> Analysis:
     )  # fmt: skip
     dips = Verdict("dips", "info", "Work stops", (), "Stop less often.", "ours", START + 90, START + 270)
     peaks = peaks_of("NVIDIA H100 80GB HBM3")
-    under, nowhere = place_under_roofline(means, peaks), Unplaced("nothing was active")
+    under, nowhere = place_under_roofline(means, peaks), "nothing was active"
     phases = (
         Phase("start-up", START, START + 12, 0.04, None, means, nowhere),
         Phase("steady", START + 12, START + 300, 0.96, 0.5, means, under, (straggler,)),
     )
     return rejudged(
         found, verdicts=(straggler, dips), phases=phases, peaks=peaks, place=under,
-        abstentions=(Abstention("nvlink_bound", "NVLink not measured"),),
+        abstentions={"nvlink_bound": "NVLink not measured"},
     )  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def test_nothing_from_a_recording_becomes_markup() -> None:
         state=HOSTILE,
     )  # fmt: skip
     phases = tuple(replace(phase, verdicts=(verdict,)) for phase in plain.judgement.phases)
-    hostile = rejudged(hostile, verdicts=(verdict,), abstentions=(Abstention(HOSTILE, HOSTILE),), phases=phases)
+    hostile = rejudged(hostile, verdicts=(verdict,), abstentions={HOSTILE: HOSTILE}, phases=phases)
     text = html_report([hostile])
     page, usual = Page(text), Page(html_report([replace(plain, events=plain.events[1:2])]))
     assert [name for name, _ in page.elements].count("script") == 2
@@ -210,7 +210,7 @@ def test_the_roofline_lies_where_its_numbers_say() -> None:
 
 
 def test_why_there_is_no_roofline_is_said() -> None:
-    page = Page(html_report([rejudged(judged(), place=Unplaced("unknown peaks"), peaks=None)]))
+    page = Page(html_report([rejudged(judged(), place="unknown peaks", peaks=None)]))
     assert "Unknown peaks." in page.text and not any(name == "circle" for name, _ in page.elements)
 
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from PIL import Image
 
-from gssr.report.png.cells import Ink, Piece, boxes, to_png
+from gssr.report.png.cells import Ink, boxes, to_png
 
 FRAME = ("╭──┬─╮", "│  │ │", "├──┼─┤", "╰──┴─╯")
 HEAVY = ("┏━┳━┓", "┣━╋━┫", "┗━┻━┛")
@@ -15,7 +15,7 @@ HEAVY = ("┏━┳━┓", "┣━╋━┫", "┗━┻━┛")
 @pytest.mark.parametrize("scale", [1, 2, 3])
 def test_a_frame_is_one_piece(rows: tuple[str, ...], scale: int) -> None:
     file = io.BytesIO()
-    to_png([[Piece(row, Ink("#ffffff", None, False, False))] for row in rows], len(rows[0]), file, scale)
+    to_png([[(row, Ink("#ffffff", None, False, False))] for row in rows], len(rows[0]), file, scale)
     image = Image.open(file).convert("L").point(lambda value: 255 * (value > 128))
     lit = {(x, y) for x in range(image.width) for y in range(image.height) if image.getpixel((x, y))}
     reached, edge = set[tuple[int, int]](), [min(lit)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from analyses import START, analysis, judged, without_gpus
 
-from gssr.model.compare.scaling import scaling_rows
+from gssr.model.compare.scaling import efficiency_of, scaling_runs, speedup_of
 from gssr.model.results import AnalysisWindow
 from gssr.report.pdf.proposal import proposal_pdf
 
@@ -27,15 +27,15 @@ def pages(runs, tmp_path: Path, kind=None) -> list[str]:
 
 def test_runs_are_compared_with_the_one_on_the_fewest_gpus() -> None:
     runs = [lasting(8, 50.0), lasting(4, 100.0), lasting(16, 50.0), lasting(32, 10.0, "failed"), lasting(4, 200.0)]
-    rows = scaling_rows(runs, "strong")
-    assert [(len(row.analysis.gpus), row.speedup) for row in rows] == [(4, 1.0), (4, 0.5), (8, 2.0), (16, 2.0)]
-    assert [row.efficiency for row in rows] == pytest.approx([1.0, 0.5, 1.0, 0.5])
-    assert [row.efficiency for row in scaling_rows(runs, "weak")] == pytest.approx([1.0, 0.5, 2.0, 2.0])
-    assert {row.efficiency for row in scaling_rows(runs, None)} == {None}
+    found = scaling_runs(runs)
+    smallest = found[0]
+    assert [(len(run.gpus), speedup_of(run, smallest)) for run in found] == [(4, 1.0), (4, 0.5), (8, 2.0), (16, 2.0)]
+    assert [efficiency_of(run, smallest, "strong") for run in found] == pytest.approx([1.0, 0.5, 1.0, 0.5])
+    assert [efficiency_of(run, smallest, "weak") for run in found] == pytest.approx([1.0, 0.5, 2.0, 2.0])
 
 
 def test_runs_on_one_number_of_gpus_say_nothing_of_scaling() -> None:
-    assert scaling_rows([lasting(4, 100.0), lasting(4, 50.0), lasting(8, 5.0, "killed"), without_gpus()], "weak") == ()
+    assert scaling_runs([lasting(4, 100.0), lasting(4, 50.0), lasting(8, 5.0, "killed"), without_gpus()]) == []
 
 
 @pytest.mark.parametrize("runs", [[judged()], [lasting(2**k, 100.0) for k in range(1, 7)] * 3, [without_gpus()]])

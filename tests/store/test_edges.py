@@ -15,9 +15,9 @@ from test_turns import Sorted, record
 from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
 from gssr.model.statistics import sources
+from gssr.store.format.schema import SKETCH_SECONDS
 from gssr.store.merge import merge
 from gssr.store.read import window_edges
-from gssr.store.read.histograms import Edge, edges_of
 from gssr.store.read.recording import open_recording
 from gssr.store.read.window_edges import Window
 
@@ -43,11 +43,11 @@ def path(rows, tmp_path_factory):
 
 
 def test_a_window_cuts_no_sketch_or_one_or_two():
-    assert edges_of(Window(-np.inf, np.inf)) == edges_of(Window(1200, 2400)) == []
-    assert edges_of(Window(1300, np.inf)) == [Edge(1200, 1300, 1800)]
-    assert edges_of(Window(1300, 1500)) == [Edge(1200, 1300, 1500)]
-    assert edges_of(Window(1200, 1500)) == [Edge(1200, 1200, 1500)]
-    assert edges_of(Window(1300, 1900)) == [Edge(1200, 1300, 1800), Edge(1800, 1800, 1900)]
+    assert Window(-np.inf, np.inf).cut_off(SKETCH_SECONDS) == Window(1200, 2400).cut_off(SKETCH_SECONDS) == []
+    assert Window(1300, np.inf).cut_off(SKETCH_SECONDS) == [Window(1300, 1800)]
+    assert Window(1300, 1500).cut_off(SKETCH_SECONDS) == [Window(1300, 1500)]
+    assert Window(1200, 1500).cut_off(SKETCH_SECONDS) == [Window(1200, 1500)]
+    assert Window(1300, 1900).cut_off(SKETCH_SECONDS) == [Window(1300, 1800), Window(1800, 1900)]
 
 
 def test_what_was_not_read_lies_between_its_bounds(path):

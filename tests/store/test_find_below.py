@@ -58,6 +58,6 @@ def test_recordings_are_found_once_and_what_is_none_is_passed_over(tmp_path: Pat
     (deep / "notes.txt").touch()
     os.mkfifo(deep / "pipe.sql")
     (deep / "loop").symlink_to(tmp_path)
-    found = recordings_in([tmp_path, deep / "c.sql.d", "missing.sql"])
-    assert found.names == (*(str(path) for path in sorted([recording, deep / "b.sql", deep / "c.sql"])), "missing.sql")
-    assert found.unreadable == ()
+    names, unreadable = recordings_in([tmp_path, deep / "c.sql.d", "missing.sql"])
+    assert names == [*(str(path) for path in sorted([recording, deep / "b.sql", deep / "c.sql"])), "missing.sql"]
+    assert unreadable == []

@@ -26,7 +26,7 @@ def test_ranks_files_and_what_they_are_merged_into_give_the_same(tmp_path: Path)
     record(recording, 1, uuids=shared[1:], node="n0", sampled={0: (30, 60)})  # goes on where the other ended
     record(recording, 2, node="n1")
     record(recording, 3, node="n1")
-    (name,) = recordings_in([tmp_path]).names
+    (name,), _ = recordings_in([tmp_path])
     before = read_fleet([name])
     assert main(["export", str(tmp_path), "-o", str(tmp_path / "shards")]) == 0
     assert merge(str(recording)).n_files == 4

@@ -15,6 +15,7 @@ from gssr.store.format.rows import AttachedTrace
 from gssr.store.read.recording import open_recording
 from gssr.store.write.writer import Writer
 from gssr.traces.attached import open_attached
+from gssr.traces.timeline import Timeline
 from tests.forked import gssr
 
 BEGIN = 1.7e9
@@ -82,16 +83,15 @@ def test_files_are_linked_beside_the_recording_and_noted(recording: Path, tmp_pa
         3, "n7", "kineto", int((BEGIN + 10) * 1e9), "unix", "[2]",
     )  # fmt: skip
     opened = list(open_attached(str(recording), [first, second]))
-    assert [one.problem for one in opened] == [None, None]
-    assert {track.rank for one in opened for track in one.timeline.tracks} == {3}
+    assert {track.rank for _, timeline in opened for track in timeline.tracks} == {3}
     os.unlink(file)  # what was attached stays
-    assert [one.problem for one in open_attached(f"{recording}.d/", [first])] == [None]
+    assert [type(found) for _, found in open_attached(f"{recording}.d/", [first])] == [Timeline]
     # Once more, from where it is: its row is renewed, and not doubled.
     os.utime(folder / "mine.json", (BEGIN, BEGIN))
-    assert "has changed since" in str(next(open_attached(str(recording), [row])).problem)
+    assert "has changed since" in next(open_attached(str(recording), [row]))[1]
     done = gssr("merge", "run.sql", "--attach", "run.traces/mine.json", cwd=tmp_path)
     assert done.returncode == 0 and len(rows_of(recording)) == 2
-    assert all(one.problem is None for one in open_attached(str(recording), rows_of(recording)))
+    assert all(isinstance(found, Timeline) for _, found in open_attached(str(recording), rows_of(recording)))
 
 
 def test_what_is_no_trace_or_of_another_run_is_a_sentence_and_nothing_is_made(recording: Path, tmp_path: Path) -> None:
@@ -185,15 +185,15 @@ def test_nothing_outside_of_the_folder_is_read_and_no_link_is_followed(recording
            "inner/../inner/good.json", "inner//good.json", "a\0b", "nowhere.json", "\udcff.json", "x" * 5000]  # fmt: skip
     opened = list(open_attached(str(recording), noted(recording, *bad)))
     assert len(opened) == len(bad)
-    for one in opened:
-        assert one.timeline is None and one.problem is not None and str(folder) in one.problem, one
-    (good,) = open_attached(str(recording), noted(recording, "inner/good.json"))
-    assert good.problem is None and good.timeline is not None
+    for _, problem in opened:
+        assert isinstance(problem, str) and str(folder) in problem, problem
+    ((good, timeline),) = open_attached(str(recording), noted(recording, "inner/good.json"))
+    assert isinstance(timeline, Timeline)
     # Nor is the folder itself a link to another.
     os.rename(folder, tmp_path / "moved")
     folder.symlink_to(tmp_path / "moved")
-    (refused,) = open_attached(str(recording), [good.row])
-    assert refused.timeline is None and "there is a link" in str(refused.problem)
+    ((_, refused),) = open_attached(str(recording), [good])
+    assert isinstance(refused, str) and "there is a link" in refused
 
 
 def test_what_changed_or_is_gone_is_said_and_a_copy_by_seconds_is_no_change(recording: Path) -> None:
@@ -202,16 +202,16 @@ def test_what_changed_or_is_gone_is_said_and_a_copy_by_seconds_is_no_change(reco
     kineto(folder / "a.json")
     (row,) = noted(recording, "a.json")
     os.utime(folder / "a.json", (row.mtime, int(row.mtime)))  # as tar and scp -p keep it
-    assert next(open_attached(str(recording), [row])).problem is None
+    assert isinstance(next(open_attached(str(recording), [row]))[1], Timeline)
     for change in ({"size": row.size + 1}, {"mtime": row.mtime - 60}):
-        (changed,) = open_attached(str(recording), [row._replace(**change)])
-        assert changed.timeline is None and "has changed since" in str(changed.problem)
+        ((_, changed),) = open_attached(str(recording), [row._replace(**change)])
+        assert isinstance(changed, str) and "has changed since" in changed
     (folder / "a.json").write_text("{" * row.size)
-    (broken,) = open_attached(str(recording), noted(recording, "a.json"))
-    assert broken.timeline is None and "a.json" in str(broken.problem)
+    ((_, broken),) = open_attached(str(recording), noted(recording, "a.json"))
+    assert isinstance(broken, str) and "a.json" in broken
     os.unlink(folder / "a.json")
-    (gone,) = open_attached(str(recording), [row])
-    assert gone.timeline is None and "not there" in str(gone.problem)
+    ((_, gone),) = open_attached(str(recording), [row])
+    assert isinstance(gone, str) and "not there" in gone
 
 
 def test_a_report_of_nsys_is_passed_over_beside_what_was_made_of_it(recording: Path) -> None:
@@ -222,5 +222,5 @@ def test_a_report_of_nsys_is_passed_over_beside_what_was_made_of_it(recording: P
     rows = [row._replace(format="nsys-rep") for row in noted(recording, "a.nsys-rep", "b.nsys-rep")]
     rows.append(noted(recording, "a.sqlite")[0]._replace(format="nsys"))
     opened = list(open_attached(str(recording), rows))
-    assert [one.row.path for one in opened] == ["b.nsys-rep", "a.sqlite"]
-    assert "gssr import" in str(opened[0].problem)
+    assert [row.path for row, _ in opened] == ["b.nsys-rep", "a.sqlite"]
+    assert "gssr import" in opened[0][1]

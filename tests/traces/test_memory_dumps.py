@@ -18,7 +18,7 @@ from tests.fakes.traces.torch_memory import MIB, Allocator, frames, snapshot, tr
 
 
 def _memory(path: Path, limit: int | None = None) -> DeviceMemory:
-    (found,) = device_memories(read_memory_dump(str(path)), limit)
+    (found,) = device_memories(str(path), read_memory_dump(str(path)), limit)
     return found
 
 

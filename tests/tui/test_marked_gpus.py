@@ -64,7 +64,7 @@ def test_what_is_only_unlike_the_rest_has_another_mark_beside_a_culprit() -> Non
     values[3] = 0.1
     frame = frames.frame_of(values)
     assert [mark_of(frame, gpu, False) for gpu in range(4)] == [("", "plain")] * 3 + [("▲", "outlier")]
-    late = Judgement((), (), 0.0, 6.0, leading_loss=LeadingLoss(0.2, "spent waiting", (1,)))
+    late = Judgement((), {}, 0.0, 6.0, leading_loss=LeadingLoss(0.2, "spent waiting", (1,)))
     judged_so = frame.with_judgement(late)
     marks = [mark_of(judged_so, gpu, False) for gpu in range(4)]
     assert marks == [("", "plain"), ("▲", "bad"), ("", "plain"), ("△", "outlier")]
@@ -74,7 +74,7 @@ def test_what_is_only_unlike_the_rest_has_another_mark_beside_a_culprit() -> Non
 def test_of_metrics_of_nodes_the_culprits_node_is_marked() -> None:
     gpus = frames.frame_of(np.full((8, 6), 0.8))
     nodes = replace(gpus, by_node=True, of_gpus=gpus)
-    found = nodes.with_judgement(Judgement((), (), 0.0, 6.0, leading_loss=LeadingLoss(0.2, "spent waiting", (7,))))
+    found = nodes.with_judgement(Judgement((), {}, 0.0, 6.0, leading_loss=LeadingLoss(0.2, "spent waiting", (7,))))
     assert found.singled_out == (int(gpus.node_of[7]),)
     assert found.of_gpus is not None and found.of_gpus.singled_out == (7,)
 

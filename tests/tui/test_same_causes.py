@@ -232,12 +232,12 @@ def test_what_is_said_of_a_growing_run_is_not_withdrawn_within_30_s(found: list[
         now += seconds
         last |= dict.fromkeys(codes, now)
         verdicts = tuple(_verdict(code, "critical" if code == "a" else "warning") for code in sorted(codes))
-        said = judge.held(said, stand, Judgement(verdicts, (), 0.0, now), now)
+        said = judge.held(said, stand, Judgement(verdicts, {}, 0.0, now), now)
         assert said.judgement is not None
         told = [verdict.code for verdict in said.judgement.verdicts]
         assert set(told) == {code for code, at in last.items() if at == now or now - at < judge.HELD_SECONDS}
         assert len(told) == len(set(told)) and ("a" not in told or told[0] == "a")
-    over = judge.held(said, stand._replace(state="ended"), Judgement((), (), 0.0, now), now + 1)
+    over = judge.held(said, stand._replace(state="ended"), Judgement((), {}, 0.0, now), now + 1)
     assert over.judgement is not None and not over.judgement.verdicts
 
 

@@ -182,7 +182,7 @@ def test_of_a_run_that_grows_balance_says_what_the_verdicts_say() -> None:
     assert "shown after 30 s" in balance(live(values[:, :10]))
     verdict = Verdict("rotating_stragglers", "info", "Another GPU holds up the others", (), "", "ours", 0.0, 1.0)
     for verdicts, says in ((), "balanced: no GPU stands out"), ((verdict,), "! Another GPU holds up the others"):
-        assert balance(live(values, judgement=Judgement(verdicts, (), 0.0, 1.0))) == says
+        assert balance(live(values, judgement=Judgement(verdicts, {}, 0.0, 1.0))) == says
     assert "! rotates" in balance(frame_of(values, width=1.0))
 
 

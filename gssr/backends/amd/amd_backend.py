@@ -91,27 +91,12 @@ def _fitting(per_tick: float, before: float | None, now: float | None) -> float 
     return next((scale for scale in (100.0, 1.0) if least <= per_tick / scale <= most), None)
 
 
-class PmCounters:
-    """Reads the power (W) and energy (J) counters of one module, which Cray's node controller updates ten times a second."""
-
-    def __init__(self, power: str, energy: str) -> None:
-        """Raises OSError."""
-        self._files = [os.open(name, os.O_RDONLY | os.O_CLOEXEC) for name in (power, energy)]
-
-    def read(self) -> list[float | None]:
-        """Power and energy; None where they can't be read."""
-        return [_first_number(descriptor) for descriptor in self._files]
-
-    def close(self) -> None:
-        """Close the files."""
-        for descriptor in self._files:
-            os.close(descriptor)
-
-
 class AmdGpu:
     """One GPU and its files. What reads them raises OSError where the GPU doesn't answer."""
 
-    def __init__(self, card: Card, counters: PmCounters | None) -> None:
+    def __init__(self, card: Card, counters: Sequence[int]) -> None:
+        """``counters``: descriptors of the files in which Cray's node controller tells the power (W) and energy (J) of its
+        module, ten times a second; empty if there are none."""
         self.card = card
         self.counters = counters
         self._mi300 = card.is_mi300
@@ -185,8 +170,8 @@ class AmdGpu:
         # No GPU needs 0 W: it is a card's second die. A counter of energy that stays at 0 counts none.
         row[_POWER] = reading.power or None
         row[_ENERGY] = reading.energy * JOULE if reading.energy else None
-        if self.counters is not None:
-            row[_POWER], row[_ENERGY] = self.counters.read()
+        if self.counters:
+            row[_POWER], row[_ENERGY] = (_first_number(descriptor) for descriptor in self.counters)
         row[_TEMPERATURE] = reading.temperature
         row[_MEMORY_TEMPERATURE] = reading.memory_temperature
         row[_CLOCK] = None if reading.sm_clock is None else round(reading.sm_clock)
@@ -324,8 +309,8 @@ class AmdBackend:
         """Close all files. Returns no rows."""
         for gpu in self._gpus:
             gpu.close()
-            if gpu.counters is not None:
-                gpu.counters.close()
+            for descriptor in gpu.counters:
+                os.close(descriptor)
         return ()
 
     def _lose(self, position: int, error: OSError, now: float) -> None:
@@ -362,7 +347,7 @@ def open_amd(visible: Sequence[str] | None) -> OpenedBackend:
     """Open ``amd`` on this process's GPUs. ``visible``: gssr.launch.gpu_ids. Raises BackendError when it has none."""
     own, shown, remarks = cards.usable_cards(visible)
     counters = _pm_counters(own, shown)
-    backend = AmdBackend([AmdGpu(card, counters.get(card.device.uuid)) for card in own])
+    backend = AmdBackend([AmdGpu(card, counters.get(card.device.uuid, ())) for card in own])
     why = how_to_measure("amd")
     return OpenedBackend(backend, [*remarks, *_remarks(own, shown, bool(counters))], passed_over=[why] if why else ())
 
@@ -396,9 +381,9 @@ def _named(of: Any) -> str:
     return f"GPU{'s' * (len(indices) != 1)} {', '.join(map(str, indices))}"
 
 
-def _pm_counters(own: Sequence[Card], shown: Sequence[Card]) -> dict[str, PmCounters]:
-    """Find Cray's counters of power and energy for the GPUs ``own``. ``shown``: all of the node's GPUs that can be seen.
-    Returns the counters by the GPU's UUID; {} if there are not as many as cards, or they can't be read."""
+def _pm_counters(own: Sequence[Card], shown: Sequence[Card]) -> dict[str, list[int]]:
+    """Open Cray's counters of power and energy for the GPUs ``own``. ``shown``: all of the node's GPUs that can be seen.
+    Returns the descriptors of both by the GPU's UUID; {} if there are not as many as cards, or they can't be read."""
     folder = cards.path("sys/cray/pm_counters")
     modules = sorted((card for card in shown if not card.is_second_die), key=lambda card: card.address)
     there = [os.path.exists(f"{folder}/accel{n}_power") for n in range(len(modules) + 1)]
@@ -407,7 +392,9 @@ def _pm_counters(own: Sequence[Card], shown: Sequence[Card]) -> dict[str, PmCoun
     uuids = {card.device.uuid for card in own}
     try:
         return {
-            card.device.uuid: PmCounters(f"{folder}/accel{n}_power", f"{folder}/accel{n}_energy")
+            card.device.uuid: [
+                os.open(f"{folder}/accel{n}_{what}", os.O_RDONLY | os.O_CLOEXEC) for what in ("power", "energy")
+            ]
             for n, card in enumerate(modules)
             if card.device.uuid in uuids
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from errno import EACCES, ENOENT, EPERM
 from typing import NamedTuple
 
@@ -76,13 +76,6 @@ class Card(NamedTuple):
         return dies and reading is not None and reading.energy == 0 and not reading.power
 
 
-class _Node(NamedTuple):
-    """One of KFD's GPUs; ``told`` are its properties, empty where this process may not see them."""
-
-    kfd_id: str
-    told: dict[str, int]
-
-
 def path(name: str) -> str:
     """Return the path of a file of the system, ``name`` without the leading slash: below ``/``, or below the folder
     that the variable ROOT names."""
@@ -146,20 +139,21 @@ def n_intels() -> int:
     return sum(text(f"{drm}/{name}/device/vendor") == _INTEL for name in names)
 
 
-def _nodes() -> list[_Node]:
-    """List KFD's GPUs in its order; empty where there is no KFD. Those of other jobs are there, but tell nothing."""
+def _nodes() -> list[tuple[str, dict[str, int]]]:
+    """List KFD's GPUs in its order: what KFD calls each, and its properties; empty where there is no KFD. Those of other
+    jobs are there, but tell nothing."""
     folder = path("sys/class/kfd/kfd/topology/nodes")
     try:
         names = sorted((name for name in os.listdir(folder) if name.isdigit()), key=int)
     except OSError:
         return []
-    nodes = []
+    nodes: list[tuple[str, dict[str, int]]] = []
     for name in names:
         try:
             with open(f"{folder}/{name}/properties", encoding="ascii", errors="replace") as stream:
                 words = [line.split() for line in stream]
         except OSError:
-            nodes.append(_Node("", {}))
+            nodes.append(("", {}))
             continue
         told = {
             pair[0]: int(pair[1])
@@ -167,25 +161,26 @@ def _nodes() -> list[_Node]:
             if len(pair) == 2 and pair[1].isdigit() and len(pair[1]) <= (20 if pair[0] == "unique_id" else 9)
         }
         if told.get("simd_count"):
-            nodes.append(_Node(text(f"{folder}/{name}/gpu_id") or "", told))
+            nodes.append((text(f"{folder}/{name}/gpu_id") or "", told))
     return nodes
 
 
-def _card(real: str, folder: str, renders: Sequence[int], nodes: Sequence[_Node]) -> Card:
+def _card(real: str, folder: str, renders: Sequence[int], nodes: Sequence[tuple[str, Mapping[str, int]]]) -> Card:
+    kfd_ids, properties = [kfd_id for kfd_id, _ in nodes], [node for _, node in nodes]
     told_id = re.fullmatch("(?:0x)?([0-9a-f]{1,16})", (text(f"{folder}/unique_id") or "").lower())
     unique = int(told_id[1], 16) if told_id else 0
-    own = [place for place, node in enumerate(nodes) if node.told.get("drm_render_minor") in renders]
-    ids = {nodes[place].told.get("unique_id") for place in own} - {0, None}
+    own = [place for place, node in enumerate(properties) if node.get("drm_render_minor") in renders]
+    ids = {properties[place].get("unique_id") for place in own} - {0, None}
     if not own and unique:
         ids = {unique}
-    own += [place for place, node in enumerate(nodes) if node.told.get("unique_id") in ids and place not in own]
-    told = nodes[own[0]].told if own else {}
-    minors = {*renders, *(nodes[place].told.get("drm_render_minor", 0) for place in own)} - {0}
+    own += [place for place, node in enumerate(properties) if node.get("unique_id") in ids and place not in own]
+    told = properties[own[0]] if own else {}
+    minors = {*renders, *(properties[place].get("drm_render_minor", 0) for place in own)} - {0}
     found = _ADDRESS.fullmatch(os.path.basename(real))
     address = found[0] if found else os.path.basename(os.path.dirname(folder))
     partition = text(f"{folder}/current_compute_partition")
     name = _NAMES.get(text(f"{folder}/device") or "")
-    units = sum(_compute_units(nodes[place].told) for place in own) or None
+    units = sum(_compute_units(properties[place]) for place in own) or None
     if name == "MI250X" and units == _MI250_UNITS:
         name = "MI250"
     shares_memory = name == "MI300A"
@@ -206,7 +201,7 @@ def _card(real: str, folder: str, renders: Sequence[int], nodes: Sequence[_Node]
             if partition and partition != _WHOLE
             else None,
         ),
-        folder, address, tuple(sorted(minors)), tuple(own), tuple(nodes[place].kfd_id for place in own), shares_memory,
+        folder, address, tuple(sorted(minors)), tuple(own), tuple(kfd_ids[place] for place in own), shares_memory,
         reading, unknown,
     )  # fmt: skip
 
@@ -242,7 +237,7 @@ def _power_limit(folder: str) -> float | None:
     return next((limit / 1e6 for limit in limits if limit), None)  # a second die says 0
 
 
-def _compute_units(told: dict[str, int]) -> int:
+def _compute_units(told: Mapping[str, int]) -> int:
     return told.get("simd_count", 0) // (told.get("simd_per_cu") or 4)
 
 

@@ -48,11 +48,10 @@ def open_dcgm(
     Raises BackendError with the reason and the cure.
     """
     from gssr.backends.dcgm.dcgm_backend import DcgmBackend
-    from gssr.backends.dcgm.session import SHORTEST_SECONDS, SessionOptions
+    from gssr.backends.dcgm.session import SHORTEST_SECONDS
 
     check_spec(spec)
-    options = SessionOptions(max(sampling_seconds, SHORTEST_SECONDS), spec == PAUSE, spec == BESIDE)
-    backend = DcgmBackend(visible, options, chosen)
+    backend = DcgmBackend(spec, visible, max(sampling_seconds, SHORTEST_SECONDS), chosen)
     if sampling_seconds < SHORTEST_SECONDS:
         backend.say(
             f"dcgm: samples are taken every {1000 * SHORTEST_SECONDS:g} ms, not every {1000 * sampling_seconds:g} ms: "

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from gssr.backends.base import BackendChange, BackendError, Device, Row
-from gssr.backends.dcgm import codes
+from gssr.backends.dcgm import BESIDE, codes
 from gssr.backends.dcgm.bindings import Bindings
 from gssr.backends.dcgm.codes import CONNECTION_NOT_VALID, DcgmError
 from gssr.backends.dcgm.engine import EngineError, mismatch, reach
 from gssr.backends.dcgm.entities import choose_mine, discover
-from gssr.backends.dcgm.session import Session, SessionOptions
+from gssr.backends.dcgm.session import Session
 from gssr.backends.run_end import LAST_ANSWER_SECONDS, AnswerPatience, SilenceTracker
 from gssr.store.format.schema import GAP_INTERVALS
 
@@ -144,18 +144,18 @@ class DcgmBackend:
     name = "dcgm"
 
     def __init__(
-        self, visible: Sequence[str] | None, options: SessionOptions, chosen: Mapping[str, Device] | None = None
+        self, spec: str, visible: Sequence[str] | None, interval: float, chosen: Mapping[str, Device] | None = None
     ) -> None:
         """Connect and watch GPUs: those that the launcher gives this process (``visible``: as gssr.launch.gpu_ids
         returns them), or the ``chosen`` ones, by their names in the engine. Raises BackendError, also if the hostengine
         does not answer within OPEN_SECONDS."""
-        self.interval = options.interval
+        self.interval = interval
         self.gpus: Sequence[Device] = tuple((chosen or {}).values())
         self._names = tuple(chosen or ())
         self._visible = visible
-        self._options = options
+        self._spec = spec
         self._bindings: Bindings | None = None
-        self._embeds = not options.beside and chosen is None  # and never in place of a hostengine that was there
+        self._embeds = spec != BESIDE and chosen is None  # and never in place of a hostengine that was there
         self._lost_gpus = [False] * len(self.gpus)
         self._changes: list[BackendChange] = []
         self._shift = time.time() - _ticks()
@@ -171,7 +171,7 @@ class DcgmBackend:
                 raise BackendError(worker.error)
             raise DcgmError(f"DCGM's hostengine doesn't answer (waited {OPEN_SECONDS:g} s)", "restart nv-hostengine")
         self.measures: Sequence[str] = session.measures
-        self._silence = SilenceTracker(len(self.gpus), options.interval)
+        self._silence = SilenceTracker(len(self.gpus), interval)
         self.say(*session.notes)
 
     def sample(self, now: float) -> Sequence[Row]:
@@ -263,7 +263,7 @@ class DcgmBackend:
                     tuple(each.engine_name for each in chosen),
                 )
                 wanted = list(chosen)
-            return Session(engine, wanted, self._lost_gpus, self._options, lambda: _ticks() + self._shift)
+            return Session(engine, wanted, self._lost_gpus, self._spec, self.interval, lambda: _ticks() + self._shift)
         except (BackendError, EngineError) as error:
             engine.disconnect()
             if isinstance(error, EngineError) and error.code in codes.MISMATCHES:

@@ -16,8 +16,8 @@ node has no time to spare.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.codes import DcgmError
@@ -30,17 +30,6 @@ _CACHED = 0
 _IS_DOUBLE = ord("d")
 _IDENTITY = (("version", "I"), ("entityGroupId", "I"), ("entityId", "I"), ("fieldId", "H"), ("fieldType", "H"))
 """Members of a record that tell whose value it is and how to read it, with their types as ``struct`` names them."""
-
-
-class FieldReading(NamedTuple):
-    """The values that one call brought, in columns of equal length. ``numbers``: the index of the series; ``statuses``:
-    DCGM's status, 0 is fine; ``stamps``: us of the hostengine's clock, 0 if nothing was sampled yet; ``values``: the
-    value or a blank."""
-
-    numbers: Sequence[int]
-    statuses: Sequence[int]
-    stamps: Sequence[int]
-    values: Sequence[int | float]
 
 
 def prepare_requests(engine: Engine, series: Sequence[tuple[Entity, int]]) -> list[LatestValues]:
@@ -94,9 +83,10 @@ class LatestValues:
         self._numbers: list[int] = []
         self._is_double: list[bool] = []
 
-    def read(self) -> FieldReading:
-        """Make the call. Raises EngineError, also if a series is no longer watched, and DcgmError if the library fills
-        in other records than the bindings describe."""
+    def read(self) -> Iterator[tuple[int, int, int, int | float]]:
+        """Make the call. Returns for each series its index, DCGM's status (0 is fine), the time in us of the hostengine's
+        clock (0 if nothing was sampled yet) and the value, or a blank. Raises EngineError, also if a series is no longer
+        watched, and DcgmError if the library fills in other records than the bindings describe."""
         self._engine.call_library("dcgmEntitiesGetLatestValues", *self._arguments)
         identity = [column.tolist() for column in self._identity]
         if identity != self._known:  # DCGM promises no order, and a type may come with the first sample
@@ -109,7 +99,7 @@ class LatestValues:
             double if is_double else integer
             for is_double, double, integer in zip(self._is_double, self._doubles.tolist(), self._integers.tolist())
         ]
-        return FieldReading(self._numbers, statuses, self._stamps.tolist(), values)
+        return zip(self._numbers, statuses, self._stamps.tolist(), values)
 
     def _identify(self, versions: list[int], *columns: list[int]) -> None:
         """Find out which series each record of the answer belongs to, and keep that for later answers in the same order:

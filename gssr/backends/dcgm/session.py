@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from gssr.backends.base import BackendChange, BackendError, Row
-from gssr.backends.dcgm import codes
+from gssr.backends.dcgm import BESIDE, PAUSE, codes
 from gssr.backends.dcgm.codes import DOUBLE_BLANK, DcgmError, blank_reason
 from gssr.backends.dcgm.engine import Engine, EngineClock, EngineError
 from gssr.backends.dcgm.entities import Entity, Sampled
-from gssr.backends.dcgm.read import FieldReading, prepare_requests
+from gssr.backends.dcgm.read import prepare_requests
 from gssr.backends.dcgm.rows import RowAssembler
 from gssr.backends.dcgm.watch import Watches
 from gssr.metrics import BY_NAME, METRICS, NAMES
@@ -68,15 +67,6 @@ def _from_hopper_on(capability: str) -> bool:
     return int(capability.partition(".")[0]) >= _HOPPER
 
 
-class SessionOptions(NamedTuple):
-    """How to sample. ``interval``: s; ``pause``: leave the profiling counters to others; ``beside``: take nothing that
-    others could miss."""
-
-    interval: float
-    pause: bool = False
-    beside: bool = False
-
-
 class Session:
     """The watches on one engine. ``notes``: lines for the user; ``measures``: the metrics that can have values;
     ``heard``: the engine has sent something that it sampled for this session; ``interval``: s."""
@@ -86,7 +76,8 @@ class Session:
         engine: Engine,
         found: Sequence[Sampled | None],
         lost: list[bool],
-        options: SessionOptions,
+        spec: str,
+        interval: float,
         clock: Callable[[], float],
     ) -> None:
         """Watch GPUs.
@@ -94,6 +85,8 @@ class Session:
         Args:
             found: what to watch, by position in the recording; None for a GPU that this engine does not have.
             lost: by position, whether the GPU is known to be lost; it is kept up to date.
+            spec: ``dcgm``, PAUSE to leave the profiling counters to others, or BESIDE to take nothing that they could miss.
+            interval: between two samples, s.
             clock: returns the recording's time, unix s.
 
         Raises BackendError and EngineError, and leaves nothing behind then.
@@ -102,15 +95,15 @@ class Session:
         self.heard = False
         self._engine = engine
         self._now = clock
-        self.interval = options.interval
-        self._interval = round(options.interval * _MICRO)
+        self.interval = interval
+        self._interval = round(interval * _MICRO)
         self._there = [each for each in found if each is not None]
         self._clock = EngineClock(engine, self._there[0].gpu if self._there else None, clock)
-        self._watches = Watches(engine, options.interval)
+        self._watches = Watches(engine, interval)
         self._paused = False
         try:
-            self._paused = options.pause and self._pause()
-            profiles = not self._paused and not (options.beside and self._would_take_counters())
+            self._paused = spec == PAUSE and self._pause()
+            profiles = not self._paused and not (spec == BESIDE and self._would_take_counters())
             self._clock.look()
             self._start = round(clock() * _MICRO)
             self._watches.make(self._there, profiles)
@@ -154,7 +147,7 @@ class Session:
         self._valued: set[str] = set()
         self._explained = False
         self._late = self._late_said = 0
-        self._due_at = clock() + min(options.interval / 2, POLL_SECONDS)
+        self._due_at = clock() + min(interval / 2, POLL_SECONDS)
 
     @property
     def paused(self) -> bool:
@@ -173,8 +166,8 @@ class Session:
         if not self._watches.live:
             self._due_at = self._now() + POLL_SECONDS
             return [], changes
-        readings = [request.read() for request in self._requests]
-        self._follow_clock(max(max(reading.stamps) for reading in readings), self._now())
+        readings = [reading for request in self._requests for reading in request.read()]
+        self._follow_clock(max(stamp for _, _, stamp, _ in readings), self._now())
         now = round(self._now() * _MICRO)
         self._sort_in(readings, now)
         rows = self._complete_rows(now)
@@ -257,23 +250,22 @@ class Session:
         self._told += min(max(time - self._newest_time, 0), 2 * self._interval)
         self._newest_time = time
 
-    def _sort_in(self, readings: Sequence[FieldReading], now: int) -> None:
-        """Put new values into rows, and remember which GPUs and metrics have values, and why others have none. ``now``
-        is in us."""
+    def _sort_in(self, readings: Sequence[tuple[int, int, int, int | float]], now: int) -> None:
+        """Put new values into rows, and remember which GPUs and metrics have values, and why others have none.
+        ``readings``: as of ``LatestValues.read``; ``now`` is in us."""
         offset, start, interval = round(self._clock.offset * _MICRO), self._start, self._interval
         places, stamps, times, rows = self._places, self._stamps, self._times, self._rows
         new: list[tuple[int, int, int, int | float]] = []
         missed = not self.heard
-        for reading in readings:
-            for number, status, stamp, value in zip(*reading):
-                if stamp == stamps[number]:
-                    continue
-                stamps[number], time = stamp, stamp - offset
-                if time < start:
-                    continue  # sampled for others, before this session; or, stamped 0, nothing has come yet
-                missed = missed or time - times[number] > _MISSED * interval
-                times[number] = time
-                new.append((number, time, status, value))
+        for number, status, stamp, value in readings:
+            if stamp == stamps[number]:
+                continue
+            stamps[number], time = stamp, stamp - offset
+            if time < start:
+                continue  # sampled for others, before this session; or, stamped 0, nothing has come yet
+            missed = missed or time - times[number] > _MISSED * interval
+            times[number] = time
+            new.append((number, time, status, value))
         if new and missed:
             rows.lay_edges([time for time in times if time > now - 2 * interval] or [new[0][1]])
         self.heard = self.heard or bool(new)

@@ -87,12 +87,12 @@ class SyntheticJob:
         self._base = base
         self._rippling = [k for k, name in enumerate(base._fields) if name in _RIPPLING]
         self._changes = [
-            (pulse, [(k, value - base[k]) for k, value in enumerate(phase.level) if value != base[k]])
-            for phase in scenario.phases
-            for pulse in phase.pulses
+            (pulse, [(k, value - base[k]) for k, value in enumerate(level) if value != base[k]])
+            for level, pulses in scenario.phases
+            for pulse in pulses
         ]
         self._base_power = base.power - _IDLE_POWER
-        self._powers = [(phase.level.power - base.power, pulse) for phase in scenario.phases for pulse in phase.pulses]
+        self._powers = [(level.power - base.power, pulse) for level, pulses in scenario.phases for pulse in pulses]
 
     def at(self, ops: Ops, time: float) -> Moment:
         """Compute what the job asks of its GPUs ``time`` seconds after its start."""

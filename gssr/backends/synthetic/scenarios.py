@@ -149,13 +149,6 @@ class LoadLevel(NamedTuple):
     clock: float = 1980.0
 
 
-class ScenarioPhase(NamedTuple):
-    """A level and when it holds."""
-
-    level: LoadLevel
-    pulses: tuple[Pulse, ...]
-
-
 class Hole(NamedTuple):
     """Missing data: while ``pulse`` is on, the GPUs whose position leaves ``remainder`` on division by ``modulus`` lack
     ``metrics``, or have no rows at all where ``metrics`` is empty. ``lost``: the backend reports them lost and back."""
@@ -168,14 +161,15 @@ class Hole(NamedTuple):
 
 
 class Scenario(NamedTuple):
-    """One scenario. ``share(position, n)`` is the work of a GPU among n, 1 for all of it; ``memory`` lists (s, GiB)
-    steps of the memory in use; ``ripple`` is the (period in s, amplitude) of the steady state's own steps. ``stretches``:
-    its times are for a job of LENGTH seconds and scale with the length of the recording where that is known."""
+    """One scenario. ``phases`` are levels with the times at which they hold; ``share(position, n)`` is the work of a GPU
+    among n, 1 for all of it; ``memory`` lists (s, GiB) steps of the memory in use; ``ripple`` is the (period in s,
+    amplitude) of the steady state's own steps. ``stretches``: its times are for a job of LENGTH seconds and scale with the
+    length of the recording where that is known."""
 
     description: str
     features: str
     base: LoadLevel
-    phases: tuple[ScenarioPhase, ...]
+    phases: tuple[tuple[LoadLevel, tuple[Pulse, ...]], ...]
     memory: tuple[tuple[float, float], ...]
     share: Callable[[int, int], float]
     ripple: tuple[float, float] = (1.0, 0.0)
@@ -217,12 +211,12 @@ _CHECKPOINT = LoadLevel(
     gr=0.05, sm=0.02, occupancy=0.004, fp32=0.002, integer=0.003, dram=0.05, pcie_tx=13 * _GB, pcie_rx=0.2 * _GB,
     power=142.0,
 )  # fmt: skip
-_TRAINING_START = ScenarioPhase(_LOADING_LIBRARIES, (Pulse(-1.0, 3.9),))
+_TRAINING_START = (_LOADING_LIBRARIES, (Pulse(-1.0, 3.9),))
 _TRAINING_MEMORY = ((0.4, 0.6), (1.1, 13.4), (1.9, 27.0), (2.6, 20.5), (4.0, 7.5))
 _TRAINING_PHASES = (
     _TRAINING_START,
-    ScenarioPhase(_WAITING_FOR_DATA, (Pulse(4.0, 0.5, 4.0),)),
-    ScenarioPhase(_CHECKPOINT, (Pulse(12.4, 1.9), Pulse(180.4, 3.7, 180.0))),
+    (_WAITING_FOR_DATA, (Pulse(4.0, 0.5, 4.0),)),
+    (_CHECKPOINT, (Pulse(12.4, 1.9), Pulse(180.4, 3.7, 180.0))),
 )
 
 _STENCIL_SWEEP = LoadLevel(
@@ -259,7 +253,7 @@ SCENARIOS: dict[str, Scenario] = {
         "a memory-bound stencil code: DRAM near its practical peak, FP64, no tensor cores, high occupancy",
         "start-up 2 s; output of 0.8 s every 10 s",
         _STENCIL_SWEEP,
-        (ScenarioPhase(_LOADING_LIBRARIES, (Pulse(-1.0, 3.0),)), ScenarioPhase(_STENCIL_OUTPUT, (Pulse(10.0, 0.8, 10.0),))),
+        ((_LOADING_LIBRARIES, (Pulse(-1.0, 3.0),)), (_STENCIL_OUTPUT, (Pulse(10.0, 0.8, 10.0),))),
         ((0.3, 0.6), (1.2, 41.0)),
         _all_equal,
         (2.3, 0.02),
@@ -276,7 +270,7 @@ SCENARIOS: dict[str, Scenario] = {
         "a solver whose GPUs get linearly less work, the last one half of the first one's",
         "start-up 2 s; an exchange of 0.6 s every 5 s",
         _SOLVER,
-        (ScenarioPhase(_LOADING_LIBRARIES, (Pulse(-1.0, 3.0),)), ScenarioPhase(_EXCHANGE, (Pulse(5.0, 0.6, 5.0),))),
+        ((_LOADING_LIBRARIES, (Pulse(-1.0, 3.0),)), (_EXCHANGE, (Pulse(5.0, 0.6, 5.0),))),
         ((0.3, 0.6), (1.4, 33.0)),
         _ever_less,
         (1.7, 0.03),
@@ -301,7 +295,7 @@ SCENARIOS: dict[str, Scenario] = {
         "a long start-up, then steady work, then a tear-down in which nothing runs",
         "of a job of 20 s, or of the whole recording in bulk: the first fifth is start-up, the last fifth tear-down",
         _SOLVER,
-        (ScenarioPhase(_LOADING_LIBRARIES, (Pulse(-1.0, 5.0),)), ScenarioPhase(_IDLE, (Pulse(16.0, FOREVER / 2),))),
+        ((_LOADING_LIBRARIES, (Pulse(-1.0, 5.0),)), (_IDLE, (Pulse(16.0, FOREVER / 2),))),
         ((0.4, 0.6), (2.0, 21.0), (3.5, 9.0), (16.5, -24.0), (18.0, -6.0)),
         _all_equal,
         (1.7, 0.03),

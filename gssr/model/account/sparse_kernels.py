@@ -5,8 +5,6 @@ keep a share ``dense`` of the SMs busy and its sparse ones ``COLLECTIVE_SM``, th
 tell how long sparse kernels ran: (dense e - s) / (dense - COLLECTIVE_SM). The job's own densest bins show ``dense``.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from gssr.arrays import Flags, Floats
@@ -48,37 +46,30 @@ _CLEARLY_ACTIVE = 0.3
 """Ratios to the engine's activity are taken in bins in which it is at least this."""
 
 
-class SparseKernels(NamedTuple):
-    """``share`` [n_gpus, n_bins]: of each bin, in which sparse kernels run. ``are_small_work``: they are small kernels of
-    the program itself, not collectives."""
-
-    share: Floats
-    are_small_work: bool
-
-
-def find_sparse_kernels(evidence: Evidence, activity: Activity) -> SparseKernels:
+def find_sparse_kernels(evidence: Evidence, activity: Activity) -> tuple[Floats, bool]:
     """Find which share of each bin kernels ran in that use few SMs; where SM activity was not measured, kernels that
-    compute nothing. All shares are 0 where the engine's activity was not measured, as with NVML alone.
+    compute nothing. Returns the shares [n_gpus, n_bins], and whether they are small kernels of the program itself, not
+    collectives. All shares are 0 where the engine's activity was not measured, as with NVML alone.
 
     Power alone does not tell: kernels that memory limits draw less than others too.
     """
     cells = activity.is_measured & activity.is_used[:, None] & (activity.active > _CLEARLY_ACTIVE)
-    nothing = SparseKernels(np.zeros_like(activity.active), False)
+    nothing = np.zeros_like(activity.active), False
     if not cells.any():
         return nothing
     if "gr_engine_active" not in evidence.series:
         return nothing
     if "sm_active" not in evidence.series:
-        return SparseKernels(find_quiet_kernels(evidence, activity, cells), False)
-    found = _by_sm_activity(evidence, activity, cells)
-    if found.are_small_work:
-        return found
+        return find_quiet_kernels(evidence, activity, cells), False
+    share, are_small_work = _by_sm_activity(evidence, activity, cells)
+    if are_small_work:
+        return share, True
     by_others = np.maximum(_memory_busy(evidence) - COLLECTIVE_MEMORY * activity.active, 0.0) / (1 - COLLECTIVE_MEMORY)
-    share = np.minimum(found.share, np.maximum(activity.active - by_others, 0.0))
+    share = np.minimum(share, np.maximum(activity.active - by_others, 0.0))
     if _nobody_communicates(evidence, activity, share) or activity.is_used.sum() < 2:
         measured = np.where(cells, evidence.series["sm_active"] / np.maximum(activity.active, 1e-9), np.nan)
-        return SparseKernels(_few_sms(activity.active, _with_usual_values(measured)), True)
-    return SparseKernels(share, False)
+        return _few_sms(activity.active, _with_usual_values(measured)), True
+    return share, False
 
 
 def _nobody_communicates(evidence: Evidence, activity: Activity, sparse: Floats) -> bool:
@@ -102,25 +93,25 @@ def _memory_busy(evidence: Evidence) -> Floats:
     return np.zeros((evidence.n_gpus, len(evidence.times))) if busy is None else np.nan_to_num(busy)
 
 
-def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> SparseKernels:
+def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> tuple[Floats, bool]:
     """Find how long kernels ran that use few SMs, from SM activity. ``cells`` [n_gpus, n_bins]: those that tell how many SMs
     are busy while kernels run."""
     active = activity.active
     measured = np.clip(np.where(cells, evidence.series["sm_active"] / np.maximum(active, 1e-9), np.nan), 0.0, 1.0)
     known = measured[np.isfinite(measured)]
     if not len(known):
-        return SparseKernels(np.zeros_like(active), False)
+        return np.zeros_like(active), False
     ratio = _with_usual_values(measured)
     at_work = measured
     if "sm_active" in evidence.upper:  # a bin of several samples mixes dense kernels with others
         at_work = np.where(cells, np.clip(np.fmax(measured, evidence.upper["sm_active"]), 0.0, 1.0), np.nan)
     dense = _densest(at_work, at_work[np.isfinite(at_work)])
     if dense < FEWEST_SM:
-        return SparseKernels(active, True)
+        return active, True
     if dense < SMALL_SM:  # nothing but sparse kernels: collectives do no arithmetic
         flops = evidence.series.get("flop_active")
         waits = flops is not None and float(np.nanmean(flops)) < NO_ARITHMETIC
-        return SparseKernels(active, not waits)
+        return active, not waits
     if (
         dense < DENSE_SM
     ):  # even the densest bins may be mixtures: they are where their links carry what collectives would
@@ -130,12 +121,12 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> Spa
         is_carried = links >= least_link_rate(evidence) * float(sparse[densest].mean())
         is_steady = float(np.percentile(known, 95) - np.percentile(known, 5)) < STEADY_SPREAD
         if dense < MIXED_SM and is_steady and not is_carried:
-            return SparseKernels(_few_sms(active, ratio), True)
+            return _few_sms(active, ratio), True
         if dense < MIXED_SM or is_carried:
             dense = DENSE_SM
     sparse = _unmixed(active, ratio, dense, COLLECTIVE_SM)
     sparse = np.maximum(sparse, _collectives_on_all_sms(evidence, active, cells))
-    return SparseKernels(np.where(sparse < SM_NOISE * active, 0.0, sparse), False)
+    return np.where(sparse < SM_NOISE * active, 0.0, sparse), False
 
 
 def _densest(measured: Floats, known: Floats) -> float:

@@ -4,7 +4,7 @@ both have or from the first kernel, or from a mark."""
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from gssr.arrays import Floats
 from gssr.metrics import OF_NODES, best_measured
@@ -15,28 +15,21 @@ from gssr.model.statistics.grid import choose_width, column_of
 Alignment = Literal["start", "activity", "mark"]
 
 
-class Origin(NamedTuple):
-    """The time (unix s) that counts as 0 in a run; ``name`` of the step or mark that it is, "" for none."""
-
-    time: float
-    name: str = ""
-
-
-def origins(one: Result, other: Result, align: Alignment) -> tuple[Origin, Origin]:
+def origins(one: Result, other: Result, align: Alignment) -> tuple[tuple[float, str], tuple[float, str]]:
     """Find the time that counts as 0 in each of two runs: the first sample ("start"), where they begin to work, as far as
     that is known ("activity"; of two traces a step, else the first work of a GPU), or a mark ("mark"). Of steps and marks
     it is the first of ``one`` that ``other`` has too, else the first of each; a run without any counts from its first
-    sample."""
+    sample. Returns for both that time, unix s, and the name of the step or mark that it is, "" for none."""
     pair = (one, other)
     if align == "start":
-        return Origin(one.first), Origin(other.first)
+        return (one.first, ""), (other.first, "")
     if align == "activity" and not (_steps(one) and _steps(other)):
         own = [frame.first if frame.active_from is None else frame.active_from for frame in pair]
-        return Origin(own[0]), Origin(own[1])
+        return (own[0], ""), (own[1], "")
     named = [_steps(frame) if align == "activity" else marks(frame) for frame in pair]
     shared = next((name for name in named[0] if name in named[1]), None)
     names = [shared or next(iter(each), "") for each in named]
-    found = [Origin(each.get(name, frame.first), name) for frame, each, name in zip(pair, named, names, strict=True)]
+    found = [(each.get(name, frame.first), name) for frame, each, name in zip(pair, named, names, strict=True)]
     return found[0], found[1]
 
 
@@ -67,7 +60,7 @@ def aligned(query: Query, align: Alignment, one: Result | None, other: Result | 
     base = replace(query, metric=metric, activity=align != "start", gpus=(), rows=0, energy=True)
     if one is None or other is None or not one.n_rows or not other.n_rows:
         return base, replace(base, end=None, cursor=None)
-    zeros = [zero.time for zero in origins(one, other, align)]
+    zeros = [time for time, _ in origins(one, other, align)]
     shared = one.whole.measured() & other.whole.measured()
     if one.part is None and base.metric not in shared:
         base = replace(base, metric=best_measured(shared) or "")

@@ -35,7 +35,7 @@ from gssr.model.analyze import Options
 from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.compare.compared_metrics import METRICS, measured_metrics
-from gssr.model.compare.pairs import Pairs, pairs
+from gssr.model.compare.pairs import By, pairs
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.results import SEVERITIES, Analysis, AnalysisWindow, Grid, Kind, Phase, Series, Verdict
 from gssr.model.statistics.balance import full_scale, imbalance
@@ -89,16 +89,6 @@ class FigureChange:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseTotal:
-    """All phases of one kind: how many, their seconds, share of GPU-hours, and score (None where unknown)."""
-
-    n: int
-    seconds: float
-    share: float
-    score: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class CategoryChange:
     """The shares (0-1) of the GPU time that a category has in both runs. ``error``: the errors of both shares together."""
 
@@ -136,9 +126,9 @@ class CategoryChange:
 class Comparison:
     """``b`` compared with ``a``. ``totals``: the score, the imbalance of SM activity, duration, GPU-hours and energy, in the
     order of BETTER; ``metrics``: those that either run has samples of, in the order of METRICS.
-    ``phases``: by kind, of a and of b, None where it has none. Verdicts are told apart by their codes: ``gained`` b alone
+    ``phases``: by kind, those of a and those of b. Verdicts are told apart by their codes: ``gained`` b alone
     has, ``lost`` a alone, ``kept`` both (as b has them, and in ``kept_before`` as a has them). ``notes`` say in what else
-    the two differ. ``pairs``: which GPU of a was compared with which of b, None where there are no pairs.
+    the two differ. ``paired_by``: what told which GPU of a is compared with which of b, None where there are no pairs.
     ``breakdown``: how the shares of the GPU time changed, a change for each category; empty where a run has none.
     ``use``: whether b uses its GPUs more than a (``change_of_use``)."""
 
@@ -146,12 +136,12 @@ class Comparison:
     b: Analysis
     totals: dict[str, FigureChange]
     metrics: dict[str, FigureChange]
-    phases: dict[Kind, tuple[PhaseTotal | None, PhaseTotal | None]]
+    phases: dict[Kind, tuple[list[Phase], list[Phase]]]
     gained: tuple[Verdict, ...]
     lost: tuple[Verdict, ...]
     kept: tuple[Verdict, ...]
     notes: tuple[str, ...]
-    pairs: Pairs | None
+    paired_by: By | None
     kept_before: tuple[Verdict, ...]
     breakdown: tuple[CategoryChange, ...] = ()
     use: int = 0
@@ -179,20 +169,20 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
     use = change_of_use((a.score, b.score), means[0], means[1])
     of_a, of_b = a.judgement.verdicts, b.judgement.verdicts
     codes = [{verdict.code for verdict in verdicts} for verdicts in (of_a, of_b)]
-    paired = pairs(a.gpus, b.gpus)
+    by, partners = pairs(a.gpus, b.gpus) or (None, None)
     kept = tuple(verdict for verdict in of_b if verdict.code in codes[0])
     before = {verdict.code: verdict for verdict in of_a}
     return Comparison(
         a=a,
         b=b,
-        totals=_totals(a, b, paired, use),
-        metrics={name: _metric(name, a, b, paired) for name in measured_metrics(*means)},
+        totals=_totals(a, b, partners, use),
+        metrics={name: _metric(name, a, b, partners) for name in measured_metrics(*means)},
         phases=_phases(a, b),
         gained=tuple(verdict for verdict in of_b if verdict.code not in codes[0]),
         lost=tuple(verdict for verdict in of_a if verdict.code not in codes[1]),
         kept=kept,
         notes=tuple(_notes(a, b, letter)),
-        pairs=paired,
+        paired_by=by,
         kept_before=tuple(before[verdict.code] for verdict in kept),
         breakdown=category_changes(a.judgement.breakdown, b.judgement.breakdown),
         use=use,
@@ -281,14 +271,14 @@ def judged(name: str, a: float | None, b: float | None, noise: float | None, use
     return FigureChange(name, a, b, difference, difference / a if a else None, noise, outcome)
 
 
-def _totals(a: Analysis, b: Analysis, paired: Pairs | None, use: int) -> dict[str, FigureChange]:
+def _totals(a: Analysis, b: Analysis, partners: list[int] | None, use: int) -> dict[str, FigureChange]:
     """Compare score, imbalance, duration, GPU-hours and energy, by name.
 
-    ``paired``: which GPUs of both runs belong together, None if they can't be paired. ``use``: see ``change_of_use``.
-    The last three are only judged if both runs ended in the same way.
+    ``partners`` [n of a]: the position in b of the GPU that belongs to each of a, None if they can't be paired. ``use``: see
+    ``change_of_use``. The last three are only judged if both runs ended in the same way.
     """
     one, other = (_array(gpu.score for gpu in run.gpus) for run in (a, b))
-    between = _between(one, other, paired)
+    between = _between(one, other, partners)
     noise = _joined(between, _tenths_of_score(a, b))
     codes = {run.run.exit_code for run in (a, b)}
     if a.state == "completed":
@@ -309,13 +299,12 @@ def _totals(a: Analysis, b: Analysis, paired: Pairs | None, use: int) -> dict[st
     return found
 
 
-def _metric(name: str, a: Analysis, b: Analysis, paired: Pairs | None) -> FigureChange:
-    """Compare the means of a metric in both runs. ``paired``: which GPUs of both belong together, None if they can't
-    be paired."""
+def _metric(name: str, a: Analysis, b: Analysis, partners: list[int] | None) -> FigureChange:
+    """Compare the means of a metric in both runs. ``partners``: as of ``_totals``."""
     runs = (a, b)
     means = [run.metrics[name].mean if name in run.metrics else None for run in runs]
     one, other = (_array(gpu.mean.get(name) for gpu in run.gpus) for run in runs)
-    between = _between(one, other, paired)
+    between = _between(one, other, partners)
     along = _along(*(_tenths(run.series.get(name), run.window) for run in runs))
     noise = _joined(between, along)
     if noise is not None:
@@ -328,16 +317,16 @@ def _array(values: Iterable[float | None]) -> Floats:
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def _between(one: Floats, other: Floats, paired: Pairs | None) -> list[float | None]:
+def _between(one: Floats, other: Floats, partners: list[int] | None) -> list[float | None]:
     """Return the variances that the GPUs' means [n] of both runs add to the noise; None for a run with fewer than two.
 
     If GPUs are paired and each has a mean in both runs or in none, there is one, of the differences; else one for each
     run. Of fewer pairs than ENOUGH_PAIRS the lesser of the two counts.
     """
     alone = [_spread(one), _spread(other)]
-    if paired is None:
+    if partners is None:
         return alone
-    other = other[list(paired.partners)]
+    other = other[partners]
     known = np.isfinite(one)
     n = int(known.sum())
     if n < 2 or not np.array_equal(known, np.isfinite(other)):
@@ -428,29 +417,26 @@ def _imbalances(series: Grid | None, window: AnalysisWindow) -> Floats:
     return found
 
 
-def _phases(a: Analysis, b: Analysis) -> dict[Kind, tuple[PhaseTotal | None, PhaseTotal | None]]:
-    """Add up both runs' phases by kind: (of a, of b), None for a run without phases of the kind."""
-    found = {kind: (_phase_total(a.judgement.phases, kind), _phase_total(b.judgement.phases, kind)) for kind in KINDS}
-    return {kind: pair for kind, pair in found.items() if pair != (None, None)}
+def _phases(a: Analysis, b: Analysis) -> dict[Kind, tuple[list[Phase], list[Phase]]]:
+    """Sort both runs' phases by kind: (of a, of b). Kinds that neither has are left out."""
+    found: dict[Kind, tuple[list[Phase], list[Phase]]] = {kind: ([], []) for kind in KINDS}
+    for at, run in enumerate((a, b)):
+        for phase in run.judgement.phases:
+            found[phase.kind][at].append(phase)
+    return {kind: pair for kind, pair in found.items() if any(pair)}
 
 
-def _phase_total(phases: Sequence[Phase], kind: Kind) -> PhaseTotal | None:
-    """Add up the phases of one kind, or return None if there are none. The score of several is that of their mean
-    inputs by time."""
-    own = [phase for phase in phases if phase.kind == kind]
-    if not own:
-        return None
-    seconds = [phase.seconds for phase in own]
+def score_of_phases(phases: Sequence[Phase]) -> float | None:
+    """Score some phases, at least one, together: the score of several is that of their mean inputs by time."""
 
     def mean(name: str) -> float | None:
         """Return the mean of a metric over the phases, weighted by their time; None where it is known of none."""
-        values = [phase.means.get(name) for phase in own]
-        known = [(value, length) for value, length in zip(values, seconds, strict=True) if value is not None]
+        values = ((phase.means.get(name), phase.seconds) for phase in phases)
+        known = [(value, length) for value, length in values if value is not None]
         whole = sum(length for _, length in known)
         return sum(value * length for value, length in known) / whole if whole > 0 else None
 
-    score = own[0].score if len(own) == 1 else score_of_means({name: mean(name) for name in SCORE_INPUTS})
-    return PhaseTotal(len(own), sum(seconds), sum(phase.share for phase in own), score)
+    return phases[0].score if len(phases) == 1 else score_of_means({name: mean(name) for name in SCORE_INPUTS})
 
 
 _SAME: tuple[tuple[str, Callable[[Analysis], object]], ...] = (

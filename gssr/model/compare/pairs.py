@@ -1,19 +1,11 @@
 """Which GPU of a run stands for which GPU of another."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from gssr.model.results import GpuSummary
 
 By = Literal["place", "uuid", "order"]
-
-
-class Pairs(NamedTuple):
-    """Which GPUs of two runs are compared with each other. ``by``: what pairs them; ``partners`` [n]: for each GPU of the
-    one run the position of its partner in the other."""
-
-    by: By
-    partners: tuple[int, ...]
 
 
 _NAMES: tuple[tuple[By, Callable[[GpuSummary], str | None]], ...] = (
@@ -22,13 +14,14 @@ _NAMES: tuple[tuple[By, Callable[[GpuSummary], str | None]], ...] = (
 )
 
 
-def pairs(one: Sequence[GpuSummary], other: Sequence[GpuSummary]) -> Pairs | None:
+def pairs(one: Sequence[GpuSummary], other: Sequence[GpuSummary]) -> tuple[By, list[int]] | None:
     """Pair the GPUs of two runs: those of the same place if both runs have the same places, else those of the same
-    UUID, else in their order. None if the numbers of GPUs differ, or are below 2."""
+    UUID, else in their order. Returns what pairs them, and for each GPU of the one run the position of its partner in the
+    other; None if the numbers of GPUs differ, or are below 2."""
     if len(one) != len(other) or len(one) < 2:
         return None
     for by, name in _NAMES:
         position = {name(gpu): at for at, gpu in enumerate(other)}
         if None not in position and len(position) == len(other) and position.keys() == {name(gpu) for gpu in one}:
-            return Pairs(by, tuple(position[name(gpu)] for gpu in one))
-    return Pairs("order", tuple(range(len(one))))
+            return by, [position[name(gpu)] for gpu in one]
+    return "order", list(range(len(one)))

@@ -199,11 +199,11 @@ def disagreement(reader: RunReader) -> str | None:
     if not away:
         return None
     named = [
-        f"{node} is {_seconds(abs(clock.seconds))} {'ahead' if clock.seconds > 0 else 'behind'}"
-        for node, clock in list(away.items())[:_NODES_NAMED]
+        f"{node} is {_seconds(abs(off))} {'ahead' if off > 0 else 'behind'}"
+        for node, (off, _) in list(away.items())[:_NODES_NAMED]
     ]
     others = [f"{len(away) - _NODES_NAMED} more nodes differ"] if len(away) > _NODES_NAMED else []
-    error = max(clock.error for clock in away.values())
+    error = max(error for _, error in away.values())
     corrected = (
         "their times are corrected by that"
         if reader.clocks

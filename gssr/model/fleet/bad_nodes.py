@@ -61,14 +61,6 @@ class BadNode(NamedTuple):
     verdicts: dict[str, int]
 
 
-class NodeEffect(NamedTuple):
-    """How a node differs, as a logarithm: the median of ``values``, one a job, and whether it stands ``apart``."""
-
-    median: float
-    apart: bool
-    values: Floats
-
-
 def against_others(values: Floats) -> Floats:
     """Compare each of these values [n] with the median of all the others. Returns the logarithms of the ratios [n]: 0 is the
     same, 0.01 about 1 % more. Needs values above 0, and at least two."""
@@ -82,7 +74,7 @@ def against_others(values: Floats) -> Floats:
     return np.asarray(logs - others, np.float64)
 
 
-def effects(values: Mapping[str, Sequence[float]]) -> dict[str, NodeEffect]:
+def effects(values: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, bool]]:
     """Find how each node differs from the others. ``values``: by node, the logarithms of its ratio to the others, one
     for each job (``against_others``). Returns by node the median's distance from the middle node's, and whether it
     stands apart. Nodes with fewer than FEWEST_JOBS values are left out; {} if no more than FEWEST_OTHERS are left."""
@@ -95,10 +87,7 @@ def effects(values: Mapping[str, Sequence[float]]) -> dict[str, NodeEffect]:
     middle = np.median(medians)
     limit = np.maximum(LEAST, _SPREADS * _spread(medians)) + _ERRORS * errors
     apart = np.abs(medians - middle) >= limit
-    return {
-        node: NodeEffect(float(medians[at] - middle), bool(apart[at]), own)
-        for at, (node, own) in enumerate(arrays.items())
-    }
+    return dict(zip(arrays, zip((medians - middle).tolist(), apart.tolist(), strict=True), strict=True))
 
 
 def _spread(values: Floats) -> float:
@@ -122,24 +111,26 @@ def bad_nodes(runs: Iterable[tuple[str, RunFigures]]) -> list[BadNode]:
         for node, own in _by_node(run.gpus).items():
             users.setdefault(node, set()).update([run.user] if run.user else [])
             held.setdefault(node, []).append((run, own))
-    clock, activity, power = (
-        effects({node: [v for own in jobs.values() for v in _median(own[at])] for node, jobs in seen.items()})
-        for at in range(3)
-    )
+    logarithms = [
+        {node: [v for own in jobs.values() for v in _median(own[at])] for node, jobs in seen.items()} for at in range(3)
+    ]
+    clock, activity, power = map(effects, logarithms)
     found = []
     for node in seen:
         differs = clock.get(node), activity.get(node), power.get(node)
         kind = _kind(*differs)
-        tells = differs[0] if kind == "slow_clock" else differs[1]
+        by = 0 if kind == "slow_clock" else 1
+        tells = differs[by]
         if kind is None or tells is None:
             continue
+        median, values = tells[0], np.array(logarithms[by][node])
         found.append(
             BadNode(
                 node=node,
                 kind=kind,
-                n_jobs=len(tells.values),
+                n_jobs=len(values),
                 n_users=len(users[node]),
-                share=float(np.mean(np.sign(tells.median) * tells.values >= abs(tells.median) / 2)),
+                share=float(np.mean(np.sign(median) * values >= abs(median) / 2)),
                 clock=_ratio(differs[0]),
                 activity=_ratio(differs[1]),
                 power=_ratio(differs[2]),
@@ -150,21 +141,26 @@ def bad_nodes(runs: Iterable[tuple[str, RunFigures]]) -> list[BadNode]:
     return sorted(found, key=lambda each: (-each.n_jobs * each.share, each.node))
 
 
-def _ratio(effect: NodeEffect | None) -> float | None:
-    """Turn an effect back from its logarithm: the node's value to the others'; None where the effect is not known."""
-    return None if effect is None else float(np.exp(effect.median))
+def _ratio(effect: tuple[float, bool] | None) -> float | None:
+    """Turn a node's median (the first part of ``effect``, as ``effects`` returns it) back from its logarithm: the node's
+    value to the others'; None where the effect is not known."""
+    return None if effect is None else float(np.exp(effect[0]))
 
 
-def _kind(clock: NodeEffect | None, activity: NodeEffect | None, power: NodeEffect | None) -> Kind | None:
-    """Tell what is wrong with a node, or None if nothing is. A faster one is less busy as well, but does not take less
-    power."""
-    if clock is not None and clock.apart and clock.median < 0:
+def _kind(
+    clock: tuple[float, bool] | None, activity: tuple[float, bool] | None, power: tuple[float, bool] | None
+) -> Kind | None:
+    """Tell what is wrong with a node, by how it differs (``effects``), or None if nothing is. A faster one is less busy as
+    well, but does not take less power."""
+    slower, has_other_clock = clock or (0.0, False)
+    if has_other_clock and slower < 0:
         return "slow_clock"
-    if activity is None or not activity.apart or (clock is not None and clock.apart):
+    busier, has_other_activity = activity or (0.0, False)
+    if not has_other_activity or has_other_clock:
         return None
-    if activity.median > 0:
+    if busier > 0:
         return "busier"
-    return "less_busy" if power is not None and power.median <= -LEAST else None
+    return "less_busy" if power is not None and power[0] <= -LEAST else None
 
 
 def _by_model(gpus: Iterable[GpuFigures]) -> list[list[GpuFigures]]:
@@ -233,6 +229,6 @@ def _count_verdicts(held: Sequence[tuple[RunFigures, Sequence[GpuFigures]]]) -> 
     found: dict[str, int] = {}
     for run, gpus in held:
         own = {gpu.gpu for gpu in gpus}
-        for code in {each.code for each in run.verdicts or () if own & set(each.gpus)} & set(ABOUT_NODES):
+        for code in {code for code, about in (run.verdicts or {}).items() if own & set(about)} & set(ABOUT_NODES):
             found[code] = found.get(code, 0) + 1
     return found

@@ -7,7 +7,7 @@ What a command runs: the same word for every run of the same program, whatever i
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,13 +153,6 @@ class GpuFigures(NamedTuple):
     relative_clock: float | None
 
 
-class VerdictOfRun(NamedTuple):
-    """A verdict on a run: its ``code``, and the ``gpus`` it is about, none for all of them."""
-
-    code: str
-    gpus: tuple[int, ...]
-
-
 class RunFigures(NamedTuple):
     """One run: RUN_COLUMNS; None is unknown. Beside these its GPUs, when it began (unix s, by its samples where its start is
     unknown) and, where they were asked for, its verdicts, how long a step took (s), and its GPU-hours by category, in the
@@ -196,7 +189,7 @@ class RunFigures(NamedTuple):
     partition: str | None = None
     gpus: tuple[GpuFigures, ...] = ()
     began: float = 0.0
-    verdicts: tuple[VerdictOfRun, ...] | None = None
+    verdicts: Mapping[str, tuple[int, ...]] | None = None
     step_s: float | None = None
     hours_by_category: tuple[float, ...] | None = None
 
@@ -260,9 +253,8 @@ def read_figures(reader: RunReader, file: str, verdicts: bool = False, rules: Ru
 def _judged(reader: RunReader, rules: RuleTable, gpu_hours: float) -> dict[str, Any]:
     """Return verdicts, the step's length (None: unknown) and the ``gpu_hours`` by category, as fields of RunFigures."""
     judgement = judge_window(reader, np.arange(len(reader.gpus)), ALL_TIME, rules, with_phases=False)
-    held = tuple(VerdictOfRun(verdict.code, verdict.gpus) for verdict in judgement.verdicts)
     return {
-        "verdicts": held,
+        "verdicts": {verdict.code: verdict.gpus for verdict in judgement.verdicts},
         "step_s": None if judgement.step is None else judgement.step.seconds,
         "hours_by_category": _hours_by_category(judgement.breakdown, gpu_hours),
     }

@@ -35,15 +35,6 @@ N_BINS = 10
 """Of the distribution of scores."""
 
 
-class _Portions(NamedTuple):
-    """What runs add to groups: the ``keys`` of the groups, ``of`` which run of all (its number) each portion is, and its
-    ``figures``, which are the run's or one of its GPUs'."""
-
-    keys: list[str]
-    of: list[int]
-    figures: Sequence[RunFigures] | Sequence[GpuFigures]
-
-
 class RunGroup(NamedTuple):
     """Runs, or GPUs of runs, that have something in common: sums over them, in h and J; None where no run knows.
 
@@ -124,25 +115,20 @@ def name_of(run: RunFigures) -> str | None:
     return run.label or run.job_name or run.program
 
 
-_Divide = Callable[[Sequence[RunFigures]], _Portions]
+_Portion = tuple[str, int, RunFigures | GpuFigures]
+"""What a run adds to a group: the key of the group, which run of all it is (its number), and the figures, which are the
+run's or one of its GPUs'."""
+_Divide = Callable[[Sequence[RunFigures]], list[_Portion]]
 
 
 def _of_runs(key: Callable[[RunFigures], str | None]) -> _Divide:
     """Return a function that divides runs into groups by a run's ``key`` (None is UNKNOWN)."""
-    return lambda runs: _Portions([key(run) or UNKNOWN for run in runs], list(range(len(runs))), runs)
+    return lambda runs: [(key(run) or UNKNOWN, number, run) for number, run in enumerate(runs)]
 
 
 def _of_gpus(key: Callable[[GpuFigures], str | None]) -> _Divide:
     """Return how to divide runs by GPU, by this key (None is UNKNOWN); each GPU counts with its own figures."""
-
-    def portions(runs: Sequence[RunFigures]) -> _Portions:
-        """Take the GPUs of the runs apart: a row for each GPU, with the key that it is grouped by and the number of its
-        run."""
-        gpus = [gpu for run in runs for gpu in run.gpus]
-        of = [number for number, run in enumerate(runs) for _ in run.gpus]
-        return _Portions([key(gpu) or UNKNOWN for gpu in gpus], of, gpus)
-
-    return portions
+    return lambda runs: [(key(gpu) or UNKNOWN, number, gpu) for number, run in enumerate(runs) for gpu in run.gpus]
 
 
 BY: dict[str, _Divide] = {
@@ -231,7 +217,7 @@ def _causes(runs: Sequence[RunFigures]) -> list[RunGroup]:
 
 def together(runs: Sequence[RunFigures]) -> RunGroup:
     """Add up all of the runs as one group, whose key is empty. Without runs its hours are 0 and all else is None."""
-    found = _summed(_Portions([""] * len(runs), list(range(len(runs))), runs))
+    found = _summed([("", number, run) for number, run in enumerate(runs)])
     return found[0] if found else RunGroup("", 0, 0.0, 0.0, *[None] * 8)
 
 
@@ -243,14 +229,15 @@ def without_runs(keys: Iterable[str]) -> list[RunGroup]:
 _COMMON = tuple(column.name for column in COMMON)
 
 
-def _summed(portions: _Portions) -> list[RunGroup]:
+def _summed(portions: Sequence[_Portion]) -> list[RunGroup]:
     """Add up the figures of the runs, or of their GPUs, in each group, in the order in which the groups first occur; []
     without any. What no run of a group knows is None; otherwise what is known is added up."""
-    if not portions.keys:
+    if not portions:
         return []
     places: dict[str, int] = {}
-    group = np.array([places.setdefault(key, len(places)) for key in portions.keys], np.int64)
-    columns = _columns(portions.figures)
+    group = np.array([places.setdefault(key, len(places)) for key, _, _ in portions], np.int64)
+    run = np.array([number for _, number, _ in portions], np.int64)
+    columns = _columns([figures for _, _, figures in portions])
     scored = np.where(np.isfinite(columns["score"]), columns["gpu_hours"], 0.0)
     hours = columns["duration_s"] / 3600 if "duration_s" in columns else columns["gpu_hours"]
     columns["unused_gpu_hours"] = columns["unused"] * hours
@@ -263,8 +250,8 @@ def _summed(portions: _Portions) -> list[RunGroup]:
 
     sums = {name: per_group(values) for name, values in columns.items()}
     scored_hours = [own or 0.0 for own in per_group(scored)]
-    n_all = max(portions.of) + 1
-    n_runs = np.bincount(np.unique(group * n_all + portions.of) // n_all, minlength=len(places)).tolist()
+    n_all = int(run.max()) + 1
+    n_runs = np.bincount(np.unique(group * n_all + run) // n_all, minlength=len(places)).tolist()
     imbalance = sums.get("imbalance_gpu_hours", [None] * len(places))
     return [
         RunGroup(
@@ -286,7 +273,7 @@ def _summed(portions: _Portions) -> list[RunGroup]:
     ]
 
 
-def _columns(figures: Sequence[RunFigures] | Sequence[GpuFigures]) -> dict[str, Floats]:
+def _columns(figures: Sequence[RunFigures | GpuFigures]) -> dict[str, Floats]:
     """Take the figures that are added up from runs or GPUs (at least one) and return them by name, float64[n]; NaN is
     unknown. "unused" is the number of GPUs that did nothing: of a GPU 1 or 0."""
     kind = type(figures[0])

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from gssr.model.breakdown.categories import CATEGORIES
-from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, GpuFigures, RunFigures, VerdictOfRun
+from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, GpuFigures, RunFigures
 from gssr.model.verdicts.table import RuleTable
 from gssr.store.format.schema import STATES, Column
 from gssr.store.index import Index, Rows
@@ -50,7 +50,7 @@ def rows_of(runs: Sequence[RunFigures], rules: str) -> Rows:
     kept = []
     for run in runs:
         figures = run[: len(RUN_COLUMNS)]
-        judged = (None, None) if run.verdicts is None else (rules, json.dumps(run.verdicts))
+        judged = (None, None) if run.verdicts is None else (rules, json.dumps(list(run.verdicts.items())))
         kept.append((*figures[:_FILE], *figures[_FILE + 1 :], run.began, run.step_s, *judged))
     gpus = [(number, *gpu[1:]) for number, run in enumerate(runs) for gpu in run.gpus]
     hours = [
@@ -118,13 +118,13 @@ def _runs(
     return runs
 
 
-def _held(text: str, n_gpus: int) -> tuple[VerdictOfRun, ...]:
+def _held(text: str, n_gpus: int) -> dict[str, tuple[int, ...]]:
     """Parse the verdicts of a run with ``n_gpus`` GPUs from the JSON that the index keeps. Raises ValueError for text that
     GSSR never writes, such as a GPU's position that is not below ``n_gpus``."""
     try:
-        held = tuple(VerdictOfRun(str(code), tuple(map(int, gpus))) for code, gpus in json.loads(text))
+        held = {str(code): tuple(map(int, gpus)) for code, gpus in json.loads(text)}
     except (TypeError, ValueError, RecursionError):
         raise ValueError("no verdicts") from None
-    if any(not 0 <= gpu < n_gpus for each in held for gpu in each.gpus):
+    if any(not 0 <= gpu < n_gpus for gpus in held.values() for gpu in gpus):
         raise ValueError("no such GPU")
     return held

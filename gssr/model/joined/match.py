@@ -34,10 +34,6 @@ _MOST_CORES = 1e5
 ClockOrigin = Literal["unix", "boot", "by comparison", "--offset"]
 
 
-class NotJoinedError(Exception):
-    """A trace is not of this run, or can't be laid over it; the text is a clause that says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Match:
     """A trace over a run. ``timeline``: its times are unix ns by the recording's clock, its GPUs are called as there.
@@ -61,16 +57,17 @@ class Match:
 
 def matched(reader: RunReader, timeline: Timeline, offset: float | None = None) -> Match:
     """Lay the trace of one file over the run. ``offset``: s that are added to its times; of a trace that tells no unix time,
-    s from the run's begin to its zero. Raises NotJoinedError."""
+    s from the run's begin to its zero. Raises ValueError, a clause on why the trace is not of this run or can't be laid over
+    it."""
     own = timeline.intervals
     if not len(own):
         what = "holds no intervals" if timeline.profile is None else "is a profile, which has no times"
-        raise NotJoinedError(what)
+        raise ValueError(what)
     try:
         timeline = by_boot(timeline, reader.processes)
     except ValueError as error:
         if offset is None:
-            raise NotJoinedError(str(error)) from None
+            raise ValueError(str(error)) from None
     since_boot = offset is None and timeline.clock.origin == "boot" and timeline.clock.unix_ns is not None
     said: list[str] = []
     ranks = _ranks(reader, timeline, said)
@@ -91,15 +88,15 @@ def matched(reader: RunReader, timeline: Timeline, offset: float | None = None) 
     else:
         found = there.compared(window, interval)
         if found.check == "different" and not there.by_uuid:
-            raise NotJoinedError(
+            raise ValueError(
                 f"shows other work than the samples of {listed([reader.gpus[at] for at in there.of.values()], 4)} at any "
                 "time within 5 s: is it of this run? --offset 0 lays it over the run all the same"
             )
         if zero is None and found.check != "elsewhere":
-            raise NotJoinedError(f"tells no unix time, and {_why(found)}: --offset S tells when it began")
+            raise ValueError(f"tells no unix time, and {_why(found)}: --offset S tells when it began")
     if there.renamed_node and offset is None:
         if since_boot or found.check not in ("agrees", "elsewhere"):
-            raise NotJoinedError(there.renamed_node)
+            raise ValueError(there.renamed_node)
         said.append(f"it {there.renamed_node}: taken for one, as the samples agree")
     is_sure = offset is not None or found.check in ("agrees", "elsewhere")
     is_moved = there.tell_apart(window, interval, found.shift if is_sure else None)
@@ -111,7 +108,7 @@ def matched(reader: RunReader, timeline: Timeline, offset: float | None = None) 
             f"{took(round((first - end) * NS))} before" if end <= first else f"{took(round((begin - last) * NS))} after"
         )
         why = ", or since the node was booted again" if since_boot else ""
-        raise NotJoinedError(f"lies outside of the run: it was recorded {when} it{why}")
+        raise ValueError(f"lies outside of the run: it was recorded {when} it{why}")
     clock: ClockOrigin = "boot" if since_boot else "by comparison" if found.check == "elsewhere" else "unix"
     clock = "--offset" if offset is not None else clock
     return Match(
@@ -161,13 +158,13 @@ def _clock_said(found: Compared, zero: int | None, offset: float | None) -> Iter
 
 
 def _extent(reader: RunReader) -> tuple[float, float]:
-    """Return when the run began and ended, unix s. Raises NotJoinedError where it has no times."""
+    """Return when the run began and ended, unix s. Raises ValueError where it has no times."""
     first, last = reader.first_time, reader.last_time
     starts = [each.started_at for each in reader.processes if each.started_at is not None]
     ends = [each.ended_at for each in reader.processes if each.ended_at is not None]
     known = [time for time in (first, last, *starts, *ends) if time is not None]
     if not known:
-        raise NotJoinedError("the recording has no times to lay it over")
+        raise ValueError("the recording has no times to lay it over")
     return min(known), max(known)
 
 
@@ -178,7 +175,7 @@ def _ranks(reader: RunReader, timeline: Timeline, said: list[str]) -> tuple[Proc
     """Find the rank of the run that each track of a trace belongs to.
 
     Returns, by track, the rank's process, or None where the rank is unknown or the run recorded no ranks. Appends to
-    ``said`` sentences about what was assumed. Raises NotJoinedError if the trace has ranks, but none of the run's.
+    ``said`` sentences about what was assumed. Raises ValueError if the trace has ranks, but none of the run's.
     """
     source, of_rank = timeline.sources[0], _by_rank(reader)
     if any(BY_PLACE in note for note in source.notes):
@@ -190,7 +187,7 @@ def _ranks(reader: RunReader, timeline: Timeline, said: list[str]) -> tuple[Proc
         others = sorted(told - of_rank.keys()) if of_rank else []
         called = f"rank{'s' if len(others) > 1 else ''} {', '.join(map(str, others[:4]))}"
         if len(others) == len(told):
-            raise NotJoinedError(f"is of {called}, which {'are' if len(others) > 1 else 'is'} not in the recording")
+            raise ValueError(f"is of {called}, which {'are' if len(others) > 1 else 'is'} not in the recording")
         if others:
             said.append(f"{called}: not in the recording, and left alone")
         return tuple(None if rank is None else of_rank.get(rank) for rank in ranks)
@@ -216,7 +213,7 @@ _UNKNOWN = Process._make(["", 0, *(None for _ in Process._fields[2:])])
 
 
 class _TraceGpus:
-    """The GPUs of a trace as those of a run. ``of``: the position of each, by its first track. Raises NotJoinedError."""
+    """The GPUs of a trace as those of a run. ``of``: the position of each, by its first track. Raises ValueError."""
 
     def __init__(self, reader: RunReader, ranks: Sequence[Process | None], timeline: Timeline) -> None:
         """Match the GPUs of the trace. ``ranks``: of each of its tracks the rank, None where that is unknown."""
@@ -246,13 +243,13 @@ class _TraceGpus:
         called = ", ".join(dict.fromkeys(gpu.uuid or f"GPU {gpu.device}" for gpu in unknown[:4]))
         if there and not self.of:
             if not self._processes and not any(gpu.uuid for gpu in there):
-                raise NotJoinedError("tells neither rank nor UUID: nothing says which of the run's GPUs it is of")
+                raise ValueError("tells neither rank nor UUID: nothing says which of the run's GPUs it is of")
             has = f"has {listed(reader.gpus, 4)}"
-            raise NotJoinedError(f"is not of this run's GPUs, as far as can be told: it is of {called}, the run {has}")
+            raise ValueError(f"is not of this run's GPUs, as far as can be told: it is of {called}, the run {has}")
         if unknown:
             self.said.append(f"not of the run, as far as can be told, and left alone: {called}")
         if not there and not self._processes:
-            raise NotJoinedError("shows no GPU and tells no rank: nothing says whose it is")
+            raise ValueError("shows no GPU and tells no rank: nothing says whose it is")
 
     def _position(self, gpu: Track, process: Process | None, n_gpus: int) -> int | None:
         """Find the GPU of the run that a GPU of the trace is, one of ``n_gpus`` of its rank: by UUID; else among the GPUs of

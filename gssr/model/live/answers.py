@@ -15,7 +15,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import DETECTION_METRICS, SCORE_INPUTS
 from gssr.model.findings.notes import FINEST
-from gssr.model.live.live_result import RECENT_SECONDS, Query, ScoreCurve
+from gssr.model.live.live_result import RECENT_SECONDS, Query
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, over_space
 from gssr.model.statistics.energy import ENERGY_METRICS, total_joules
@@ -65,7 +65,7 @@ class QueryAnswer(NamedTuple):
     refined: bool
     active_from: float | None
     energy_j: float | None
-    score_curve: ScoreCurve | None
+    score_curve: Grid | None
 
 
 _Answer = TypeVar("_Answer")
@@ -199,9 +199,9 @@ class Answers:
         known = refined and not put_off
         return QueryAnswer(metric, grid, space, window, recent, moment, host, known, active_from, energy, curve)
 
-    def _score_curve(self, query: Query, shown: Window, whole: bool, quick: bool, read: Read) -> ScoreCurve | None:
-        """Compute the score of all GPUs over the window shown, column by column. None if one of its metrics was not
-        measured, or a quick look would have to read too much."""
+    def _score_curve(self, query: Query, shown: Window, whole: bool, quick: bool, read: Read) -> Grid | None:
+        """Compute the score of all GPUs together over the window shown, column by column, as a grid of one row. None if one
+        of its metrics was not measured, or a quick look would have to read too much."""
         tally, span = self._tally, shown.seconds
         if not set(SCORE_INPUTS) <= set(tally.metrics):
             return None
@@ -220,7 +220,7 @@ class Answers:
         means = [space.mean.tolist() for _, space in metrics]
         scores = [score_of_means(dict(zip(SCORE_INPUTS, column, strict=True))) for column in zip(*means, strict=True)]
         values = np.array([np.nan if score is None else score for score in scores], np.float64)
-        return ScoreCurve(metrics[0][0].start, width, values)
+        return Grid("score", metrics[0][0].start, width, values[None])
 
     def _at_most(self, columns: int) -> int:
         """Return this number of columns, or the most that may be computed for so many GPUs; at least 1."""

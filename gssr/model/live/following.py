@@ -20,7 +20,7 @@ from gssr.model.live.answers import Answers
 from gssr.model.live.live_result import STALE_SECONDS
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.statistics.grid import Spans
-from gssr.store.format.rows import GpuLook, GpuProcess, RunRow, one_run
+from gssr.store.format.rows import GpuProcess, RunRow, one_run
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.format.sound_arrays import sound_samples
 from gssr.store.live_block.read import BlockReader, Blocks, Entries
@@ -198,7 +198,7 @@ class Following:
         """How each file that was asked says that the run stands, by its number."""
         self.happened: dict[int, tuple[int, str]] = {}
         """The newest event of each file that was asked, and its state, by its number."""
-        self.looks: dict[int, GpuLook] = {}
+        self.looks: dict[int, Look] = {}
         """The newest at each GPU, where files are asked."""
         self.arrived = time.monotonic()
         """When something came, monotonic s."""
@@ -304,13 +304,17 @@ def _by_key(low: int, position: Ints) -> dict[int, int]:
     return {low + place: gpu for place, gpu in enumerate(position.tolist()) if gpu >= 0}
 
 
-def newest_looks(rows: Iterable[tuple[Any, ...]], known: dict[int, GpuLook]) -> None:
+Look = tuple[float, tuple[GpuProcess, ...]]
+"""When a GPU was looked at, unix s, and all processes that were recorded on it then; () if there was none."""
+
+
+def newest_looks(rows: Iterable[tuple[Any, ...]], known: dict[int, Look]) -> None:
     """Enter into ``known``, by GPU, the newest look at its processes, in place. ``rows``: rows of ``gpu_processes`` with
     the position of the GPU in place of its key. Rows of a GPU at its newest time make up one look; older ones don't
     count."""
     for gpu, when, n, *values in rows:
-        before = known.get(gpu)
-        if before is None or before.time < when:
-            before = known[gpu] = GpuLook(gpu, when, ())
-        if n and before.time == when:
-            known[gpu] = before._replace(processes=(*before.processes, GpuProcess(gpu, when, *values)))
+        newest, processes = known.get(gpu, (-math.inf, ()))
+        if newest < when:
+            newest, processes = known[gpu] = when, ()
+        if n and newest == when:
+            known[gpu] = when, (*processes, GpuProcess(gpu, when, *values))

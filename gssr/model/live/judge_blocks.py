@@ -14,7 +14,7 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.live.live_result import Result
-from gssr.model.results import Abstention, Judgement
+from gssr.model.results import Judgement
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.table import RuleTable
 
@@ -35,9 +35,9 @@ def judge_blocks(frame: Result, table: RuleTable) -> Judgement:
     rules = tuple(rule for rule in table.rules if rule.code in TOLD)
     found = judge(_evidence(frame, gpus), table._replace(rules=rules))
     known = {verdict.code for verdict in found.verdicts} | set(TOLD).difference(SEEN_IN_PART)
-    later = [Abstention(rule.code, LATER) for rule in table.rules if rule.code not in known]
-    told = [each for each in found.abstentions if each.code in known]
-    return replace(found, abstentions=(*told, *later))
+    told = {code: reason for code, reason in found.abstentions.items() if code in known}
+    later = dict.fromkeys((rule.code for rule in table.rules if rule.code not in known), LATER)
+    return replace(found, abstentions=told | later)
 
 
 def _evidence(frame: Result, gpus: Ints) -> Evidence:

@@ -114,16 +114,6 @@ class GridLines:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreCurve:
-    """The score of all GPUs together in columns of ``width`` seconds from ``start`` (unix s): ``values`` [n_columns], NaN
-    where it is not known."""
-
-    start: float
-    width: float
-    values: Floats
-
-
-@dataclass(frozen=True, slots=True)
 class CounterLine:
     """A counter's mean over all GPUs that have it: ``values`` float64[n_columns], NaN where it is not known; ``full``:
     its greatest value in the whole trace, 1 for a ratio."""
@@ -179,23 +169,24 @@ class Result:
     right edge; ``first_time`` [n_gpus] of all of the run, NaN without samples, None of traces and nodes. ``active_from``:
     where the run begins to work (gssr.model.window.warm_up_and_tear_down), unix s, None when that was not asked for; of a
     trace when the first work of any GPU starts, None without any. ``whole``, ``recent`` (RECENT_SECONDS up to the window's
-    right edge) and ``window`` (of the grid; while the run lives it may be some seconds old) hold means; ``moment`` the
-    means of all metrics in the cursor's column, over the GPUs asked for. ``timeline``: None when none was asked for.
-    ``n_gaps`` [n_gpus]. ``problem``: what could not be read, one sentence. ``following``: the window's right edge is the
-    newest sample. ``coming`` [n_gpus]: something came of the GPU just now, whatever its node's clock says; None when the
-    run does not grow, or the past is looked at. ``reread``: seconds since all that is no newest sample was read from the
-    files (events, host, means of a window other than the whole run), None where that is as new as the samples. ``thinned``:
-    of the time before this (unix s) nothing finer than 10 s is known, because samples were not kept. ``ranks_missing``: of
-    the run's ranks those that are not in the recording (yet), as far as is known; ``ranks_stopped``: those that were lost
-    or failed, the first of them first. ``judgement``: the newest on this window and the GPUs asked for, of a growing run
-    some seconds old; None where there is none yet. ``part``: None but of a trace, whose times are seconds after the trace's
-    own zero. ``score_curve``: None where nobody asked, or its metrics were not measured. ``newest`` [n_metrics, n_gpus]:
-    the newest value of each of ``whole.names``, NaN without any; None where the run does not grow. ``by_node``: a metric of
-    the nodes is shown, and each of the ``gpus`` stands for one; ``of_gpus``: the GPUs in the same window, None where there
-    are none. ``greatest``: of each of the nodes' rates in all of the run. ``processes``: those that were on the GPUs at the
-    window's right edge, as far as they are recorded, GPU by GPU; ``without_process``: the GPUs that were looked at, and had
-    none. Of other GPUs it is not known; of very many files never. ``traced``: what traces of the run say of all of it; a
-    frame of these themselves counts unix s, too, and the recording's first sample is of ``since``."""
+    right edge) and ``window`` (of the grid; while the run lives it may be some seconds old) hold means; ``moment`` the means
+    of all metrics in the cursor's column, over the GPUs asked for. ``timeline``: None when none was asked for. ``n_gaps``
+    [n_gpus]. ``problem``: what could not be read, one sentence. ``following``: the window's right edge is the newest sample.
+    ``coming`` [n_gpus]: something came of the GPU just now, whatever its node's clock says; None when the run does not grow,
+    or the past is looked at. ``reread``: seconds since all that is no newest sample was read from the files (events, host,
+    means of a window other than the whole run), None where that is as new as the samples. ``thinned``: of the time before
+    this (unix s) nothing finer than 10 s is known, because samples were not kept. ``ranks_missing``: of the run's ranks
+    those that are not in the recording (yet), as far as is known; ``ranks_stopped``: those that were lost or failed, the
+    first of them first. ``judgement``: the newest on this window and the GPUs asked for, of a growing run some seconds old;
+    None where there is none yet. ``part``: None but of a trace, whose times are seconds after the trace's own zero.
+    ``score_curve``: the score of all GPUs together over the window, a grid of one row; None where nobody asked, or its
+    metrics were not measured. ``newest`` [n_metrics, n_gpus]: the newest value of each of ``whole.names``, NaN without any;
+    None where the run does not grow. ``by_node``: a metric of the nodes is shown, and each of the ``gpus`` stands for one;
+    ``of_gpus``: the GPUs in the same window, None where there are none. ``greatest``: of each of the nodes' rates in all of
+    the run. ``processes``: those that were on the GPUs at the window's right edge, as far as they are recorded, GPU by GPU;
+    ``without_process``: the GPUs that were looked at, and had none. Of other GPUs it is not known; of very many files never.
+    ``traced``: what traces of the run say of all of it; a frame of these themselves counts unix s, too, and the recording's
+    first sample is of ``since``."""
 
     path: str
     query: Query
@@ -243,7 +234,7 @@ class Result:
     traced: tuple[Traced, ...] = ()
     since: float | None = None
     first_time: Floats | None = None
-    score_curve: ScoreCurve | None = None
+    score_curve: Grid | None = None
 
     @property
     def is_live(self) -> bool:

@@ -15,7 +15,7 @@ from gssr.arrays import Ints
 from gssr.gpu_name import without_domains
 from gssr.metrics import OF_NODES
 from gssr.model.live.answers import LAG_COSTS, LAG_SECONDS, last_known_values
-from gssr.model.live.following import LOOK_SECONDS, Following, newest_looks
+from gssr.model.live.following import LOOK_SECONDS, Following, Look, newest_looks
 from gssr.model.live.judge_blocks import judge_blocks
 from gssr.model.live.live_result import Query, Result, State, UnreadableError, nothing_yet
 from gssr.model.live.nodes import Nodes
@@ -23,7 +23,7 @@ from gssr.model.live.timeline import Timelines
 from gssr.model.live.watched_files import Files, identities, marks
 from gssr.model.results import Judgement, nodes_of
 from gssr.store.format.rank_ends import RankEnd
-from gssr.store.format.rows import SILENT_SECONDS, Event, Gpu, GpuLook, RunRow
+from gssr.store.format.rows import SILENT_SECONDS, Event, Gpu, GpuProcess, RunRow
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RecordingReader, RunReader, open_recording
 from gssr.store.read.window_edges import Window
@@ -82,7 +82,7 @@ class WatchedRecording:
         self._gone = False
         self._newest_of_nodes = -math.inf
         """The newest sample of a run without GPUs, unix s."""
-        self._looks: tuple[float, dict[int, GpuLook]] = (-math.inf, {})
+        self._looks: tuple[float, dict[int, Look]] = (-math.inf, {})
         """What was on the GPUs at a time that was looked at."""
         self._marks: Files = ()
         """Of a lost run: the files' sizes and times, which tell that it is found again."""
@@ -286,7 +286,7 @@ class WatchedRecording:
             if query.rows
             else None
         )
-        looks = self._looks_at(opened.following, shown.window.end, late)
+        on_gpus = self._processes_at(opened.following, shown.window.end, late)
         latest = (
             tally.latest[tally.names.index(shown.metric)].copy() if following else last_known_values(shown.grid.values)
         )
@@ -328,8 +328,8 @@ class WatchedRecording:
             thinned=tally.thinned,
             ranks_missing=self._ranks_missing,
             ranks_stopped=self._ranks_stopped,
-            processes=tuple(process for look in looks for process in look.processes),
-            without_process=frozenset(look.gpu for look in looks if not look.processes),
+            processes=tuple(process for own in on_gpus.values() for process in own),
+            without_process=frozenset(gpu for gpu, own in on_gpus.items() if not own),
             reread=time.monotonic() - self._reread if self.growing and opened.following.crowded else None,
         )
         if query.beside:
@@ -347,12 +347,12 @@ class WatchedRecording:
             self.arrived, self._newest_of_nodes = time.monotonic(), frame.last
         return frame
 
-    def _looks_at(self, following: Following, end: float, live: bool) -> list[GpuLook]:
-        """Return for each GPU the newest look at its processes in the SILENT_SECONDS before ``end`` (unix s), by
-        position; GPUs without one are missing. ``live``: what was followed is used, otherwise the recording is read. []
-        for a run of very many files."""
+    def _processes_at(self, following: Following, end: float, live: bool) -> dict[int, tuple[GpuProcess, ...]]:
+        """Return the processes on each GPU, by its position, at the newest look at them in the SILENT_SECONDS before
+        ``end`` (unix s); GPUs without one are missing. ``live``: what was followed is used, otherwise the recording is
+        read. {} for a run of very many files."""
         if following.crowded:
-            return []
+            return {}
         known = following.looks
         if not live:
             if self._looks[0] != end:
@@ -360,7 +360,7 @@ class WatchedRecording:
                 for rows in self._read().gpu_processes(Window(end - SILENT_SECONDS, end + _EDGE)):
                     newest_looks(rows, self._looks[1])
             known = self._looks[1]
-        return [known[gpu] for gpu in sorted(known) if known[gpu].time >= end - SILENT_SECONDS]
+        return {gpu: own for gpu, (when, own) in sorted(known.items()) if when >= end - SILENT_SECONDS}
 
     def _judged(self, frame: Result, following: Following, quick: bool) -> Result:
         """Return the frame of a run of very many files with a judgement of what their live blocks counted. It is kept

@@ -84,50 +84,42 @@ def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate
     return aggregate_of(per_gpu, layout, sums, statistics)
 
 
-class GpuSums:
-    """Collects the sums of rollups for each GPU of a run, some GPUs at a time, each GPU once."""
+class Totals:
+    """Collects the sums of rollups for each GPU of a run, some GPUs at a time, each GPU once, and with ``over_gpus`` the
+    statistics over all of them: each one's vector of the whole window is a kilobyte, of which hardly anything is wanted GPU
+    by GPU, so vectors are merged as they come."""
 
-    def __init__(self, layout: Layout, n_gpus: int) -> None:
-        self._layout = layout
+    def __init__(self, layout: Layout, n_gpus: int, over_gpus: bool) -> None:
+        self._layout, self._over_gpus = layout, over_gpus
         self._head = np.zeros((n_gpus, 4))
         self._head[:, 2:] = np.nan
         self._names = summed_names(layout)
         self._n, self._total = np.zeros((len(self._names), n_gpus)), np.zeros((len(self._names), n_gpus))
         self._joules = np.full(n_gpus, np.nan)
+        self._counters: dict[str, list[Statistics]] = {}
+        self._merged: list[Floats] = []
 
     def add(self, gpus: Ints, vectors: Floats) -> None:
         """Take in the summed ``vectors`` [n, layout.width] of these GPUs [n], none of which may have been added before."""
         self._head[gpus] = vectors[:, :4]
         self._joules[gpus] = _counted_joules(vectors, self._layout)
         add_buckets(self._names, gpus, vectors, self._layout, self._n, self._total)
-
-    def sums(self, statistics: dict[str, Statistics] | None = None) -> Aggregate:
-        """Return what was added, GPU by GPU, as an Aggregate. ``statistics``: those over all GPUs together, by metric, which
-        it is to hold; None: none."""
-        return _aggregate(self._head, self._joules, self._names, self._n, self._total, statistics or {})
-
-
-class Totals(GpuSums):
-    """The same with statistics over the GPUs: each one's vector of the whole window is a kilobyte, of which hardly anything
-    is wanted GPU by GPU, so vectors are merged as they come."""
-
-    def __init__(self, layout: Layout, n_gpus: int) -> None:
-        super().__init__(layout, n_gpus)
-        self._counters: dict[str, list[Statistics]] = {}
-        self._merged: list[Floats] = []
-
-    def add(self, gpus: Ints, vectors: Floats) -> None:
-        """Take in the summed ``vectors`` [n, layout.width] of these GPUs [n], none of which may have been added before, and
-        merge them into the statistics over all GPUs."""
-        super().add(gpus, vectors)
+        if not self._over_gpus:
+            return
         # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
         self._merged.append(merge(vectors, np.zeros(len(vectors), np.int64), 1, math.inf, self._layout))
         for metric, start, width in self._layout.blocks:
             if metric.kind == "counter":
                 self._counters.setdefault(metric.name, []).append(_of_counter(vectors[:, start : start + width]))
 
+    def sums(self, statistics: dict[str, Statistics] | None = None) -> Aggregate:
+        """Return what was added, GPU by GPU, as an Aggregate. ``statistics``: those over all GPUs together, by metric, which
+        it is to hold; None: none."""
+        return _aggregate(self._head, self._joules, self._names, self._n, self._total, statistics or {})
+
     def aggregate(self, histograms: "Histograms") -> Aggregate:
-        """Return what was added, GPU by GPU, with each metric's statistics over all samples of all GPUs.
+        """Return what was added, GPU by GPU, with each metric's statistics over all samples of all GPUs, which only one made
+        with ``over_gpus`` knows.
 
         n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
         ``sketch_percentiles``); where these are not exact themselves, none lies outside of what their bounds give. A

@@ -14,31 +14,31 @@ FP64 part against the tensor cores' FP64: FP8 and sparse arithmetic do more, TF3
 from collections.abc import Mapping
 
 from gssr.metrics import BY_NAME
-from gssr.model.results import Pipe, Place, Unplaced
+from gssr.model.results import Pipe, Place
 from gssr.peaks import Peaks
 
 LEAST_ACTIVE = 0.005
 """Below this activity of all pipes, or of the memory, there is no place to speak of (a threshold of our own)."""
 
 
-def place_under_roofline(means: Mapping[str, float | None], peaks: Peaks | None) -> Place | Unplaced:
+def place_under_roofline(means: Mapping[str, float | None], peaks: Peaks | None) -> Place | str:
     """Find where a GPU with these mean activities (``means``, by metric) lies under the roofline that its ``peaks`` make:
-    its FLOP/s, bytes/s and what bounds it. Returns Unplaced, with the reason, where peaks or means are unknown, or nothing
+    its FLOP/s, bytes/s and what bounds it. Returns a clause that says why where peaks or means are unknown, or nothing
     was active."""
     if peaks is None:
-        return Unplaced("unknown peaks: the GPUs are of an unknown model, of several, or parts of one")
+        return "unknown peaks: the GPUs are of an unknown model, of several, or parts of one"
     dram = means.get("dram_active")
     active = {name: means.get(name) for name in ("fp64_active", "fp32_active", "fp16_active", "tensor_active")}
     missing = [BY_NAME[name].label for name, value in (*active.items(), ("dram_active", dram)) if value is None]
     if missing or dram is None:
-        return Unplaced(f"not measured: {', '.join(missing)}")
+        return f"not measured: {', '.join(missing)}"
     pipes = _pipes(means, peaks)
     busy = tuple(pipe for pipe in pipes if pipe.active >= LEAST_ACTIVE)
     dominant = max(busy, key=lambda pipe: pipe.flops, default=None)
     if dominant is None or not dominant.peak:
-        return Unplaced("no arithmetic: no pipe was active" if not busy else "unknown peaks of the pipes used")
+        return "no arithmetic: no pipe was active" if not busy else "unknown peaks of the pipes used"
     if dram < LEAST_ACTIVE:
-        return Unplaced("no traffic: the device memory was not active")
+        return "no traffic: the device memory was not active"
     flops, moved = sum(pipe.flops for pipe in pipes), dram * peaks.memory_bandwidth
     intensity, ridge = flops / moved, dominant.peak / peaks.memory_bandwidth
     return Place(

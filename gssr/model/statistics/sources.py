@@ -20,7 +20,6 @@ from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import (
     UNKNOWN,
     Aggregate,
-    GpuSums,
     Totals,
     filtered,
     from_samples,
@@ -148,7 +147,7 @@ class RollupSource:
         from sketches, with a bound of their error; where that is too wide, the samples at the window's ends are read as
         well."""
         gpus = filtered(self._reader, self._positions)
-        sums = Totals(self._layout(names), len(self._positions))
+        sums = Totals(self._layout(names), len(self._positions), over_gpus=True)
         self._add_up(sums, names, window, gap_seconds)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         most = MOST_AT_AN_END if self._is_mostly_whole(window) else math.inf
@@ -161,14 +160,14 @@ class RollupSource:
 
     def sums(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
         """Add up the rollups of these metrics, of which the file need not have all, GPU by GPU and without statistics."""
-        found = GpuSums(self._layout(names), len(self._positions))
+        found = Totals(self._layout(names), len(self._positions), over_gpus=False)
         self._add_up(found, names, window, gap_seconds)
         return found.sums()
 
     def _layout(self, names: Sequence[str]) -> Layout:
         return part_of(layout_of(self._reader.metrics), names)
 
-    def _add_up(self, sums: GpuSums, names: Sequence[str], window: Window, gap_seconds: float) -> None:
+    def _add_up(self, sums: Totals, names: Sequence[str], window: Window, gap_seconds: float) -> None:
         """Add to ``sums`` what the rollups of each GPU hold of these metrics in a window."""
         from gssr.store.read.everything import totals
 

@@ -6,7 +6,7 @@ around them: what it has reserved is more.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,11 +17,11 @@ from gssr.traces.memory_dump import (
     CATEGORIES,
     CategoryTimeline,
     Frame,
-    MemoryDump,
     MemoryEvent,
     Segment,
     Snapshot,
     Stack,
+    rank_in_name,
 )
 
 _FREES = ("free_requested", "free")
@@ -37,15 +37,6 @@ class MemoryAllocation(NamedTuple):
     size: int
     place: str
     stack: Stack
-
-
-class ProgramLine(NamedTuple):
-    """The allocations that one line of the program made: bytes together, how many (``n``), the largest of them."""
-
-    name: str
-    bytes: int
-    n: int
-    largest: MemoryAllocation
 
 
 class Pool(NamedTuple):
@@ -124,24 +115,23 @@ class DeviceMemory:
         return None if self.pools is None else max((pool.largest_free for pool in self.pools), default=0)
 
 
-def device_memories(dump: MemoryDump, limit: int | None = None) -> list[DeviceMemory]:
-    """Return the memory of each GPU of a file that has any. ``limit``: bytes into which it should fit, None if nobody
-    asks."""
-    if isinstance(dump.content, CategoryTimeline):
-        return [_of_timeline(dump, dump.content, limit)]
-    held = dump.content
-    devices = sorted({segment.device for segment in held.segments} | set(held.events))
-    return [_of_snapshot(dump, held, device, limit) for device in devices]
+def device_memories(path: str, dump: Snapshot | CategoryTimeline, limit: int | None = None) -> list[DeviceMemory]:
+    """Return the memory of each GPU of the file ``path``, which holds ``dump``, that has any. ``limit``: bytes into which it
+    should fit, None if nobody asks."""
+    if isinstance(dump, CategoryTimeline):
+        return [_of_timeline(path, dump, limit)]
+    devices = sorted({segment.device for segment in dump.segments} | set(dump.events))
+    return [_of_snapshot(path, dump, device, limit) for device in devices]
 
 
-def _of_timeline(dump: MemoryDump, held: CategoryTimeline, limit: int | None) -> DeviceMemory:
+def _of_timeline(path: str, held: CategoryTimeline, limit: int | None) -> DeviceMemory:
     totals = held.sizes.sum(axis=1)
     peak = int(totals.argmax()) if len(totals) else None
     times = held.times - held.times[:1]
     at_peak = None if peak is None else dict(zip(CATEGORIES, held.sizes[peak].tolist(), strict=True))
     most = 0 if peak is None else int(totals[peak])
     return DeviceMemory(
-        dump.path, dump.rank, None, len(totals), most, None if peak is None else int(times[peak]), None,
+        path, rank_in_name(path), None, len(totals), most, None if peak is None else int(times[peak]), None,
         at_peak or dict.fromkeys(CATEGORIES, 0), None, None, None, times, held.sizes, CATEGORIES, (),
         None if limit is None else Fit(limit, most - limit, ()),
     )  # fmt: skip
@@ -215,7 +205,7 @@ def _reserved(segments: Sequence[Segment], events: Sequence[MemoryEvent]) -> Int
     return reserved
 
 
-def _of_snapshot(dump: MemoryDump, held: Snapshot, device: int, limit: int | None) -> DeviceMemory:
+def _of_snapshot(path: str, held: Snapshot, device: int, limit: int | None) -> DeviceMemory:
     segments = [segment for segment in held.segments if segment.device == device]
     events = held.events.get(device, ())
     lives = _lives(segments, events)
@@ -234,7 +224,7 @@ def _of_snapshot(dump: MemoryDump, held: Snapshot, device: int, limit: int | Non
         if step.action == "oom"
     )
     return DeviceMemory(
-        dump.path, dump.rank, device, len(events), int(totals[peak]) if events else None,
+        path, rank_in_name(path), device, len(events), int(totals[peak]) if events else None,
         int(times[peak]) if is_timed else None, alive, None, int(reserved[peak]) if events else None,
         int(totals[-1]), _pools(segments), times, sizes, ("requested", "reserved"), failures,
         None if limit is None else _fit(limit, int(totals[peak]), alive),
@@ -280,13 +270,18 @@ def _pools(segments: Sequence[Segment]) -> tuple[Pool, ...]:
     return tuple(sorted(pools, key=lambda pool: -pool.reserved))
 
 
-def places(alive: Sequence[MemoryAllocation]) -> list[ProgramLine]:
-    """Add allocations up by the line of the program that made them, most bytes first. ``alive``: largest first."""
+def places(alive: Sequence[MemoryAllocation]) -> dict[str, list[MemoryAllocation]]:
+    """Sort allocations by the line of the program that made them, the line with most bytes first. ``alive``: largest first,
+    as are those of each line."""
     groups: dict[str, list[MemoryAllocation]] = {}
     for each in alive:
         groups.setdefault(each.place, []).append(each)
-    found = [ProgramLine(name, sum(each.size for each in own), len(own), own[0]) for name, own in groups.items()]
-    return sorted(found, key=lambda place: -place.bytes)
+    return dict(sorted(groups.items(), key=lambda place: -bytes_of(place[1])))
+
+
+def bytes_of(allocations: Iterable[MemoryAllocation]) -> int:
+    """Add up the bytes of allocations."""
+    return sum(each.size for each in allocations)
 
 
 def name_of(stack: Stack) -> str:

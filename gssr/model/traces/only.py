@@ -1,13 +1,14 @@
 """Which intervals of a trace a filter leaves. What applies it is in gssr.model.traces.part: the screens of a recording need
 these names without all that reads traces."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 
 class Limit(NamedTuple):
-    """``takes<10us``, ``size>1M``: intervals ``below`` (else above) ``value``, ns or bytes. What has no size is neither."""
+    """``takes<10us``, ``size>1M``, ``sm<30``: only what is ``below`` (else above) ``value``. ``what`` is "takes" (ns) or
+    "size" (bytes) of intervals, or a metric; what has none is neither."""
 
-    what: Literal["takes", "size"]
+    what: str
     below: bool
     value: float
 

@@ -481,23 +481,16 @@ def rows_of(name: str, trace: TraceAnalysis) -> tuple[list[str], "zip[tuple[Any,
     return names, zip(*(column_as_list(values[each]) for each in names), strict=True)
 
 
-class Report(NamedTuple):
-    """A report of ``nsys stats``: the ``table`` that has it, and what two of its columns are called."""
-
-    table: str
-    instances: str
-    name: str
-
-
-NSYS: dict[str, Report] = {
-    "cuda_gpu_kern_sum": Report("kernels", "Instances", "Name"),
-    "cuda_api_sum": Report("api", "Num Calls", "Name"),
-    "cuda_gpu_mem_time_sum": Report("copies", "Count", "Operation"),
-    "cuda_gpu_mem_size_sum": Report("copy_sizes", "Count", "Operation"),
-    "nvtx_sum": Report("ranges", "Instances", "Range"),
-    "osrt_sum": Report("os", "Num Calls", "Name"),
+NSYS: dict[str, tuple[str, str, str]] = {
+    "cuda_gpu_kern_sum": ("kernels", "Instances", "Name"),
+    "cuda_api_sum": ("api", "Num Calls", "Name"),
+    "cuda_gpu_mem_time_sum": ("copies", "Count", "Operation"),
+    "cuda_gpu_mem_size_sum": ("copy_sizes", "Count", "Operation"),
+    "nvtx_sum": ("ranges", "Instances", "Range"),
+    "osrt_sum": ("os", "Num Calls", "Name"),
 }
-"""Reports of ``nsys stats`` by their names."""
+"""Reports of ``nsys stats`` by their names: the table that has each, and what its columns of numbers and of names are
+called."""
 ALIASES = {"gpukernsum": "cuda_gpu_kern_sum", "cudaapisum": "cuda_api_sum", "gpumemtimesum": "cuda_gpu_mem_time_sum",
            "gpumemsizesum": "cuda_gpu_mem_size_sum", "nvtxsum": "nvtx_sum", "osrtsum": "osrt_sum"}  # fmt: skip
 _OPERATIONS = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "PtoP": "Peer-to-Peer",
@@ -508,9 +501,9 @@ _OPERATIONS = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Devi
 def as_nsys(name: str, trace: TraceAnalysis) -> tuple[list[str], list[list[Any]]]:
     """Make a report (NSYS, ALIASES) as ``nsys stats`` prints it: in ns with one decimal, sizes in MB with three, shares in
     percent, the greatest total first. Returns heads and rows."""
-    report = NSYS[ALIASES.get(name, name)]
-    values = {column: column_as_list(own) for column, own in TABLES[report.table].values(trace).items()}
-    times = report.table != "copy_sizes"
+    table, instances, named = NSYS[ALIASES.get(name, name)]
+    values = {column: column_as_list(own) for column, own in TABLES[table].values(trace).items()}
+    times = table != "copy_sizes"
     unit, own = ("ns", "ns") if times else ("MB", "bytes")
 
     def numbers(column: str) -> list[Any]:
@@ -522,13 +515,13 @@ def as_nsys(name: str, trace: TraceAnalysis) -> tuple[list[str], list[list[Any]]
              "std": "StdDev"}  # fmt: skip
     columns = {f"{head} ({unit})": numbers(column) for column, head in heads.items()}
     total = next(iter(columns))
-    columns = {total: columns[total], report.instances: values["count"]} | columns
+    columns = {total: columns[total], instances: values["count"]} | columns
     if times:
         columns = {"Time (%)": [f"{100 * share:.1f}" for share in values["share"]]} | columns
-    labels = values["operation" if report.name == "Operation" else "name"]
-    if report.name == "Operation":
+    labels = values["operation" if named == "Operation" else "name"]
+    if named == "Operation":
         labels = [f"[CUDA memcpy {_OPERATIONS[each]}]" if each in _OPERATIONS else f"[CUDA {each}]" for each in labels]
-    if report.name == "Range":
+    if named == "Range":
         columns["Style"] = [style or "" for style in values["style"]]
-    columns[report.name] = labels
+    columns[named] = labels
     return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]

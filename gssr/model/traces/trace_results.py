@@ -8,7 +8,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.model.breakdown.result import Breakdown
-from gssr.model.results import Abstention, Verdict
+from gssr.model.results import Verdict
 from gssr.model.traces.breakdown import breakdown_of
 from gssr.model.traces.call_tree import CallTree
 from gssr.model.traces.critical_path import MOST_WINS, CriticalPath, critical_path
@@ -329,7 +329,7 @@ class TraceAnalysis:
     axis_ns: int = 0
     """Where axes begin to count: at the trace's zero, but at the first interval where its times are unix times."""
     verdicts: tuple[Verdict, ...] = ()
-    abstentions: tuple[Abstention, ...] = ()
+    abstentions: Mapping[str, str] = field(default_factory=dict)
     exchange: Exchange | None = None
     """Who sent to whom; None, as ``io``, where the trace does not tell."""
     collectives: tuple[CollectiveUse, ...] = ()

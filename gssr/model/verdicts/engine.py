@@ -1,7 +1,7 @@
 """Judging a job by the rules, in their order: causes first, so that what they explain is not told again."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from gssr.model.evidence.gather import few_rows, gather
 from gssr.model.findings.imbalance import unevenness
 from gssr.model.findings.phases import phases
 from gssr.model.findings.steps import step_time
-from gssr.model.results import Abstention, Judgement, Phase, Verdict
+from gssr.model.results import Judgement, Phase, Verdict
 from gssr.model.statistics.gpu_time_counts import FLAGS, WindowCounts
 from gssr.model.statistics.roofline import place_under_roofline
 from gssr.model.statistics.sources import RollupSource
@@ -106,7 +106,7 @@ def judge(evidence: Evidence, table: RuleTable = TABLE, few: str | None = None) 
     """
     job = JobEvidence(evidence, table)
     if not job.known.any():
-        return Judgement((), tuple(_without_samples(job, table)), evidence.start, evidence.end)
+        return Judgement((), _without_samples(job, table), evidence.start, evidence.end)
     said = words_of(evidence.gpus)
     verdicts, abstentions = decide(
         table,
@@ -140,11 +140,10 @@ def _measured(name: str, evidence: Evidence) -> bool:
     return name in evidence.host or name.removeprefix("workload_") in evidence.workload
 
 
-def _without_samples(job: JobEvidence, table: RuleTable) -> Iterator[Abstention]:
-    """Yield an abstention for each rule, with what it lacks."""
+def _without_samples(job: JobEvidence, table: RuleTable) -> dict[str, str]:
+    """Say of each rule, by code, what it lacks."""
     said = words_of(job.evidence.gpus)
-    for rule in table.rules:
-        yield Abstention(rule.code, said(_missing(rule, job.evidence) or "no GPU has samples"))
+    return {rule.code: said(_missing(rule, job.evidence) or "no GPU has samples") for rule in table.rules}
 
 
 AT_WORK = ("steady", "recurring")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gssr.arrays import Flags, Floats
 from gssr.metrics import DETECTION_METRICS
-from gssr.model.results import SEVERITIES, Abstention, Finding, Severity, Verdict
+from gssr.model.results import SEVERITIES, Finding, Severity, Verdict
 from gssr.model.verdicts import words
 
 OURS = "ours"
@@ -166,9 +166,9 @@ def decide(
     explains: Callable[[Rule, RuleMatch, Rule, RuleMatch], bool],
     gpu_hours: float = 0.0,
     said: Callable[[str], str] = str,
-) -> tuple[tuple[Verdict, ...], tuple[Abstention, ...]]:
+) -> tuple[tuple[Verdict, ...], dict[str, str]]:
     """Judge ``job``, what the conditions look at, by all rules of a table. Returns the verdicts, the worst first, of
-    equal ones that first which loses most, and otherwise in the order of the rules; and the rules that abstained.
+    equal ones that first which loses most, and otherwise in the order of the rules; and by code why rules abstained.
 
     Args:
         n_gpus: How many GPUs are looked at; a rule that holds for all of them holds for ().
@@ -179,16 +179,16 @@ def decide(
         said: Says a text in the words of the GPUs' makers (gssr.gpu_vendors).
     """
     judged: dict[str, tuple[Rule, RuleMatch]] = {}
-    abstentions = []
+    abstentions: dict[str, str] = {}
     for rule in table.rules:
         why = missing(rule)
         if why is not None:
-            abstentions.append(Abstention(rule.code, said(why)))
+            abstentions[rule.code] = said(why)
             continue
         try:
             found = REGISTERED[rule.code][1](job, rule)
         except Unknown as unknown:
-            abstentions.append(Abstention(rule.code, said(str(unknown))))
+            abstentions[rule.code] = said(str(unknown))
             continue
         if found is None or (found.bins is not None and not found.bins.any()):
             continue  # by a site's zero it would hold of nothing
@@ -201,7 +201,7 @@ def decide(
             kept[code] = judged[code]
     told = [_verdict(*kept[rule.code], gpu_hours, said) for rule in table.rules if rule.code in kept]
     verdicts = sorted(told, key=lambda one: (SEVERITIES.index(one.severity), -(one.lost or 0.0)))
-    return tuple(verdicts), tuple(abstentions)
+    return tuple(verdicts), abstentions
 
 
 def same_gpus(cause: Rule, own: RuleMatch, rule: Rule, found: RuleMatch) -> bool:

@@ -24,10 +24,6 @@ from gssr.marks import LONGEST, TIME_ENDS
 from gssr.profile.sampling.clock import RecordingClock
 
 
-class _Heard(Exception):
-    """Ends a sleep."""
-
-
 class Hearing:
     """The descriptors that a process listens to; one for a process, made in its main thread."""
 
@@ -58,7 +54,7 @@ class Hearing:
             if not self._heard:
                 sleep(seconds)
             self._asleep = False
-        except _Heard:
+        except InterruptedError:
             pass
         if not self._heard:
             return ()
@@ -73,7 +69,7 @@ class Hearing:
         self._heard = True
         if self._asleep:
             self._asleep = False
-            raise _Heard
+            raise InterruptedError
 
 
 MOST = 10_000

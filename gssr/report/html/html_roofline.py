@@ -1,6 +1,6 @@
 """What bounds the work: the run and its phases under the roofline of their GPUs."""
 
-from gssr.model.results import Analysis, Place, Unplaced
+from gssr.model.results import Analysis, Place
 from gssr.peaks import Peaks
 from gssr.render.roofline import FLOPS, INTENSITY, engineering, power_of_ten_text
 from gssr.render.roofline import share as place_on
@@ -31,8 +31,8 @@ def roofline_part(analysis: Analysis) -> Markup:
     at."""
     if analysis.judgement.place is None:
         return Markup()
-    if isinstance(analysis.judgement.place, Unplaced):
-        return tag("p", _sentence(analysis.judgement.place.reason), class_="dim")
+    if isinstance(analysis.judgement.place, str):
+        return tag("p", _sentence(analysis.judgement.place), class_="dim")
     said = tag("p", _sentence(bound_text(analysis.judgement.place)))
     if analysis.judgement.peaks is None:
         return said

@@ -12,29 +12,20 @@ from gssr.model.frame_cache import once
 from gssr.model.traces.call_tree import TIME, VISITS, CallTree, callees, hot_path, spread
 from gssr.model.verdicts.words import took
 from gssr.render.scale import NONE, fixed, prefixed
+from gssr.report.live.call_tables import CallColumn
 from gssr.traces.timeline import TraceError
 
 NAME = "name"
 
 
-class TreeColumn(NamedTuple):
-    """A column of numbers: ``key`` of the table's; it is shown from ``least`` cells of width on."""
-
-    key: str
-    title: str
-    size: int
-    help: str
-    least: int = 0
-
-
 COLUMNS = (
-    TreeColumn("inclusive", "with calls", 11, "the value with all that it calls"),
-    TreeColumn("share", "share", 8, "of the whole program"),
-    TreeColumn("exclusive", "own", 10, "the value without what it calls"),
-    TreeColumn("visits", "calls", 12, "how often it was called", 60),
-    TreeColumn("least", "least", 11, "on the rank with the least", 110),
-    TreeColumn("greatest", "most", 11, "on the rank with the most", 90),
-    TreeColumn("imbalance", "imbal", 8, "how uneven it is over the ranks", 80),
+    CallColumn("inclusive", "with calls", "the value with all that it calls", size=11),
+    CallColumn("share", "share", "of the whole program", size=8),
+    CallColumn("exclusive", "own", "the value without what it calls", size=10),
+    CallColumn("visits", "calls", "how often it was called", 60, 12),
+    CallColumn("least", "least", "on the rank with the least", 110, 11),
+    CallColumn("greatest", "most", "on the rank with the most", 90, 11),
+    CallColumn("imbalance", "imbal", "how uneven it is over the ranks", 80, 8),
 )
 
 

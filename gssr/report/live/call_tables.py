@@ -47,12 +47,14 @@ _WHOLE = 0.9995
 
 
 class CallColumn(NamedTuple):
-    """A column: ``key`` of the table's; from so many cells of width on it is shown."""
+    """A column: ``key`` of the table's; from ``least`` cells of width on it is shown. ``size``: its own cells, 0 for as many
+    as its values need."""
 
     key: str
     title: str
     help: str
     least: int = 0
+    size: int = 0
 
 
 COLUMNS = (

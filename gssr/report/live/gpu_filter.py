@@ -14,7 +14,7 @@ from gssr.gpu_vendors import AMD, BOTH, NVIDIA, say
 from gssr.metrics import BY_NAME, OF_NODES, OF_TRACES, Metric
 from gssr.model.frame_cache import once
 from gssr.model.live.live_result import Result
-from gssr.model.traces.only import NOTHING, Only
+from gssr.model.traces.only import NOTHING, Limit, Only
 from gssr.render.scale import unit_of
 from gssr.spelling import did_you_mean, meant
 from gssr.store.format.rows import Gpu, GpuProcess
@@ -28,20 +28,13 @@ _LIMIT = re.compile("(takes|size)([<>])=?(.*)")
 _KNOWN = BY_NAME | OF_TRACES | OF_NODES
 
 
-class Bound(NamedTuple):
-    """``sm<30``: GPUs whose mean of ``metric`` is ``below`` (else above) ``value``, in the stored unit."""
-
-    metric: str
-    below: bool
-    value: float
-
-
 class Filter(NamedTuple):
-    """What a filter means: a GPU is shown that has one of each list of ``patterns``, is within all ``bounds`` and has a
-    process of which each field of ``processes`` is like the pattern beside it. ``only``: of traces, which intervals."""
+    """What a filter means: a GPU is shown that has one of each list of ``patterns``, is within all ``bounds`` (on means of
+    metrics, in the stored unit) and has a process of which each field of ``processes`` is like the pattern beside it.
+    ``only``: of traces, which intervals."""
 
     patterns: tuple[tuple[str, ...], ...] = ()
-    bounds: tuple[Bound, ...] = ()
+    bounds: tuple[Limit, ...] = ()
     processes: tuple[tuple[str, str], ...] = ()
     only: Only = NOTHING
 
@@ -79,7 +72,7 @@ def parse_filter(text: str) -> Filter:
             value = float(shown) / unit_of(_KNOWN[metric]).factor
         except ValueError:
             raise ValueError(f"{word}: {shown or 'nothing'} is not a number; write {word[: at + 1]}30") from None
-        bounds.append(Bound(metric, word[at] == "<", value))
+        bounds.append(Limit(metric, word[at] == "<", value))
     only = Only(tuple(names), tuple(limits), tuple(patterns))
     return Filter(tuple(patterns), tuple(bounds), tuple(processes), only)
 

@@ -132,7 +132,7 @@ def _verdicts(sheet: Sheet, analysis: Analysis) -> None:
             sheet.write(text, font, indent)
         sheet.y += 0.14
     if analysis.judgement.abstentions:
-        codes = ", ".join(abstention.code for abstention in analysis.judgement.abstentions)
+        codes = ", ".join(analysis.judgement.abstentions)
         sheet.write(f"{count(len(analysis.judgement.abstentions), 'rule')} could not be judged: {codes}", DIM)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from gssr.gpu_vendors import in_its_words
-from gssr.model.compare.scaling import ScalingKind, ScalingRow, scaling_rows
+from gssr.model.compare.scaling import ScalingKind, efficiency_of, scaling_runs, speedup_of
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, fit
 from gssr.render.clock import duration
@@ -52,15 +52,15 @@ def proposal_pdf(analyses: Sequence[Analysis], file: BinaryIO, kind: ScalingKind
     rated = [(run.state == "completed", len(run.gpus), number) for number, run in enumerate(analyses)]
     shown = analyses[max(rated)[-1]]
     foot = fit(f"{title(shown)}, {shown.run.run_id}", 80, "…")
-    rows = scaling_rows(analyses, kind)
-    sheets = ((foot, _on_one_page(run, rows, kind)) for run in (shown,))  # made in the style of the PDF
+    runs = scaling_runs(analyses)
+    sheets = ((foot, _on_one_page(run, runs, kind)) for run in (shown,))  # made in the style of the PDF
     write_pdf(f"GPU usage: {title(shown)}", sheets, file)
 
 
-def _on_one_page(analysis: Analysis, rows: Sequence[ScalingRow], kind: ScalingKind | None) -> Sheet:
+def _on_one_page(analysis: Analysis, runs: Sequence[Analysis], kind: ScalingKind | None) -> Sheet:
     """Write the page by the first of the layouts with which it is one page, or by the last."""
     for over_time, most in _LAYOUTS:
-        sheet = _written(analysis, rows, kind, over_time, most)
+        sheet = _written(analysis, runs, kind, over_time, most)
         if len(sheet.figures) == 1:
             break
     return sheet
@@ -68,7 +68,7 @@ def _on_one_page(analysis: Analysis, rows: Sequence[ScalingRow], kind: ScalingKi
 
 @in_its_words
 def _written(
-    analysis: Analysis, rows: Sequence[ScalingRow], kind: ScalingKind | None, over_time: float, most: int
+    analysis: Analysis, runs: Sequence[Analysis], kind: ScalingKind | None, over_time: float, most: int
 ) -> Sheet:
     """Write the page about one run, with a scaling series if there is one.
 
@@ -78,8 +78,8 @@ def _written(
     sheet.write("GPU usage, for a computing-time proposal", Font(9.0, FAINT, bold=True))
     sheet.write(title(analysis), Font(17.0, INK, bold=True), most=1)
     sheet.y += 0.06
-    if rows:
-        sheet.write(f"Of {len(rows)} runs that completed, this is the one on the most GPUs.", DIM)
+    if runs:
+        sheet.write(f"Of {len(runs)} runs that completed, this is the one on the most GPUs.", DIM)
     for label, value in facts(analysis):
         if label in _FACTS:
             sheet.put(label, DIM, MARGIN, sheet.y)
@@ -96,8 +96,8 @@ def _written(
         band(panel, analysis, analysis.series[name], legend=False)
         panel.set_title("")
         sheet.y += over_time + _OVER_TIME_AROUND
-    if rows:
-        _scaling(sheet, rows, kind, analysis, most)
+    if runs:
+        _scaling(sheet, runs, kind, analysis, most)
     return sheet
 
 
@@ -118,24 +118,25 @@ def _breakdown(sheet: Sheet, analysis: Analysis) -> None:
         sheet.write(f"and {count(len(losses) - MOST_LOSSES, 'more')}: see gssr analyze", DIM)
 
 
-def _scaling(sheet: Sheet, rows: Sequence[ScalingRow], kind: ScalingKind | None, shown: Analysis, most: int) -> None:
+def _scaling(sheet: Sheet, runs: Sequence[Analysis], kind: ScalingKind | None, shown: Analysis, most: int) -> None:
     """Write a table of how runs on different numbers of GPUs compare: the run that all are compared with, the one that the
     page is about, and of the others those on the most GPUs, ``most`` runs in all."""
-    others = [row for row in rows[1:] if row.analysis is not shown]
-    left_out = others[: max(len(rows) - most, 0)]
-    kept = [row for row in rows if not any(row is other for other in left_out)]
+    smallest, *larger = runs
+    others = [run for run in larger if run is not shown]
+    left_out = others[: max(len(runs) - most, 0)]
+    kept = [run for run in runs if not any(run is other for other in left_out)]
     columns = {
-        "GPUs": [str(len(row.analysis.gpus)) for row in kept],
-        "nodes": [str(row.analysis.n_nodes) for row in kept],
-        "duration": [duration(row.analysis.window.duration) for row in kept],
-        "GPU-hours": [fixed(row.analysis.gpu_hours, 3) for row in kept],
-        "energy, kWh": [_kwh(row.analysis.energy_j) for row in kept],
-        "score": [fixed(row.analysis.score, 3, UNKNOWN) for row in kept],
+        "GPUs": [str(len(run.gpus)) for run in kept],
+        "nodes": [str(run.n_nodes) for run in kept],
+        "duration": [duration(run.window.duration) for run in kept],
+        "GPU-hours": [fixed(run.gpu_hours, 3) for run in kept],
+        "energy, kWh": [_kwh(run.energy_j) for run in kept],
+        "score": [fixed(run.score, 3, UNKNOWN) for run in kept],
     }
     if kind == "strong":
-        columns["speedup"] = [fixed(row.speedup, 2) for row in kept]
+        columns["speedup"] = [fixed(speedup_of(run, smallest), 2) for run in kept]
     if kind is not None:
-        columns["efficiency"] = [UNKNOWN if row.efficiency is None else percent(row.efficiency) for row in kept]
+        columns["efficiency"] = [percent(efficiency_of(run, smallest, kind)) for run in kept]
     sheet.heading("Scaling", 0.8)
     write_table(sheet, "", ContentTable(tuple(columns), tuple(zip(*columns.values(), strict=True)), 0))
     if left_out:

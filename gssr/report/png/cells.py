@@ -42,11 +42,8 @@ class Ink(NamedTuple):
     underline: bool
 
 
-class Piece(NamedTuple):
-    """Text of one look."""
-
-    text: str
-    ink: Ink
+Piece = tuple[str, Ink]
+"""Text of one look."""
 
 
 class Picture(NamedTuple):
@@ -57,7 +54,7 @@ class Picture(NamedTuple):
 
     def text(self) -> str:
         """As plain text, a newline after each row."""
-        return "".join("".join(piece.text for piece in row).rstrip() + "\n" for row in self.rows)
+        return "".join("".join(text for text, _ in row).rstrip() + "\n" for row in self.rows)
 
 
 def boxes(char: str) -> list[Box] | None:
@@ -101,11 +98,11 @@ def to_svg(rows: Sequence[Sequence[Piece]], width: int) -> str:
     ]
     for y, row in enumerate(rows):
         x = 0
-        for span in row:
-            size, colors = cell_width(span.text), span.ink
+        for text, colors in row:
+            size = cell_width(text)
             if colors.back:
                 out.append(f'<rect x="{x * w}" y="{y * h}" width="{size * w}" height="{h}" fill="{colors.back}"/>')
-            out += _svg_span(span.text, x, y, w, h, colors)
+            out += _svg_span(text, x, y, w, h, colors)
             x += size
     return "\n".join([*out, "</svg>"]) + "\n"
 
@@ -148,11 +145,11 @@ def to_png(rows: Sequence[Sequence[Piece]], width: int, file: BinaryIO, scale: i
     bold = ImageFont.truetype(os.path.join(fonts, "DejaVuSansMono-Bold.ttf"), round(13.2 * scale))
     for y, row in enumerate(rows):
         x = 0
-        for span in row:
-            size, colors = cell_width(span.text), span.ink
+        for text, colors in row:
+            size = cell_width(text)
             if colors.back:
                 draw.rectangle((x * w, y * h, (x + size) * w - 1, (y + 1) * h - 1), colors.back)
-            for char in span.text:
+            for char in text:
                 _paint(draw, char, (x * w, y * h, w, h), colors, bold if colors.bold else plain)
                 x += cell_width(char)
             if colors.underline and size:

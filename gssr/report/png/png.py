@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from gssr.metrics import Metric, best_measured
-from gssr.model.results import Analysis, Series, Unplaced
+from gssr.model.results import Analysis, Series
 from gssr.model.statistics.balance import histogram
 from gssr.render.cells import fit
 from gssr.render.roofline import FLOPS, INTENSITY, engineering, power_of_ten_text
@@ -219,11 +219,7 @@ CAVEAT = "upper bounds: pipe activities x peaks, DRAM activity x peak bandwidth"
 def roofline_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw where the run and its phases lie under the roofline of their GPUs. Raises NothingToDrawError, OSError."""
     if analysis.judgement.peaks is None or not roofline_points(analysis):
-        why = (
-            analysis.judgement.place.reason
-            if isinstance(analysis.judgement.place, Unplaced)
-            else "it was not looked at"
-        )
+        why = analysis.judgement.place if isinstance(analysis.judgement.place, str) else "it was not looked at"
         raise NothingToDrawError(why)
     with new_picture(analysis, [5.2], file, "What bounds it?") as (_, panels):
         roofline(panels[0], analysis)

@@ -8,23 +8,14 @@ node's own clock told.
 
 from collections.abc import Iterable
 from statistics import median_low
-from typing import NamedTuple
 
 from gssr.store.format.rows import Process
 
 
-class ClockAhead(NamedTuple):
-    """How far a node's clock is ahead of that of most nodes: ``seconds`` (negative: behind), with at most ``error`` s
-    of doubt."""
-
-    seconds: float
-    error: float
-
-
-def clocks_ahead(processes: Iterable[Process], sampling_seconds: float) -> dict[str | None, ClockAhead]:
-    """Find the nodes whose clocks are off from the median node's by more than the sampling interval and the error of
-    both. Returns by node how far each is ahead, s (negative: behind), with the error. {} if all agree, or fewer than two
-    nodes' are known."""
+def clocks_ahead(processes: Iterable[Process], sampling_seconds: float) -> dict[str | None, tuple[float, float]]:
+    """Find the nodes whose clocks are off from the median node's by more than the sampling interval and the error of both.
+    Returns by node how far each is ahead, s (negative: behind), and by how many s that may be wrong. {} if all agree, or
+    fewer than two nodes' are known."""
     offsets = {
         process.node: (process.clock_offset, process.clock_error or 0.0)
         for process in processes
@@ -34,7 +25,7 @@ def clocks_ahead(processes: Iterable[Process], sampling_seconds: float) -> dict[
         return {}
     usual, usual_error = offsets[median_low((offset, node or "", node) for node, (offset, _) in offsets.items())[2]]
     ahead = {
-        node: ClockAhead(offset - usual, error + usual_error)
+        node: (offset - usual, error + usual_error)
         for node, (offset, error) in sorted(offsets.items(), key=lambda pair: pair[0] or "")
     }
-    return {node: clock for node, clock in ahead.items() if abs(clock.seconds) > max(sampling_seconds, clock.error)}
+    return {node: (off, error) for node, (off, error) in ahead.items() if abs(off) > max(sampling_seconds, error)}

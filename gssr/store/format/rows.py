@@ -142,14 +142,6 @@ SILENT_SECONDS = 12.0
 """A GPU is looked at every 10 s at least: so long after the last look nobody knows what runs on it."""
 
 
-class GpuLook(NamedTuple):
-    """All processes that were recorded on a GPU (a position in the run) at one moment, unix s; () if there was none."""
-
-    gpu: int
-    time: float
-    processes: tuple[GpuProcess, ...]
-
-
 class Merged(NamedTuple):
     """One row of ``merged``: a rank's file that is part of this one."""
 

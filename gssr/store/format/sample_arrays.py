@@ -12,9 +12,9 @@ class Samples(NamedTuple):
     """Samples column by column, [n] each; those of one GPU in the order of their file.
 
     ``gpu``: whose each is. Within a file that is the key of the GPU there, within a run its position in ``RunReader.gpus``,
-    within an analysis its number among the GPUs that were selected.
-    ``time``: unix s, within a file by the clock of the GPU's node, within a run by that of the run.
-    ``values``: by metric, in the units of the catalogue; NaN where the sample has no value, or the file no such column."""
+    within an analysis its number among the GPUs that were selected, within a ``ForeignSeries`` its position in ``gpus``
+    there. ``time``: unix s, within a file by the clock of the GPU's node, within a run by that of the run. ``values``: by
+    metric, in the units of the catalogue; NaN where the sample has no value, or the file no such column."""
 
     gpu: Ints
     time: Floats

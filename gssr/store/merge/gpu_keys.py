@@ -19,7 +19,7 @@ from typing import Optional
 from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import LEVELS
 from gssr.store.merge.sources import RankFile
-from gssr.store.read.gpu_spans import GpuSpan, apart, spans_of
+from gssr.store.read.gpu_spans import Span, apart, spans_of
 from gssr.store.read.open import connect
 from gssr.store.read.small_tables import ends_of
 
@@ -43,7 +43,7 @@ def doubled(connection: sqlite3.Connection, sources: Sequence[RankFile]) -> set[
         for gpu in source.gpus if source.last else ():
             listed.setdefault(_of(gpu), []).append((source.name, gpu.gpu))
     several = {found: listings for found, listings in listed.items() if len(listings) > 1}
-    spans: dict[Listing, GpuSpan] = {}
+    spans: dict[Listing, Span] = {}
     intervals = {source.run.run_id: (source.run.sampling_ms or 0.0) / 1000 for source in sources}
     own = [key for listings in several.values() for name, key in listings if not name]
     if own:
@@ -65,13 +65,13 @@ def _of(gpu: Gpu) -> Identity:
     return identity(gpu.run_id, gpu.node, gpu.uuid, gpu.gpu)
 
 
-def _spans_in(source: RankFile, keys: Sequence[int]) -> dict[int, GpuSpan]:
+def _spans_in(source: RankFile, keys: Sequence[int]) -> dict[int, Span]:
     with closing(connect(source.path)) as connection:
         (last,) = connection.execute("SELECT max(last_rowid) FROM rollup WHERE level = ?", (LEVELS[0],)).fetchone()
         return _spans(connection, keys, source.last, counted=(last or 0) >= source.last)
 
 
-def _spans(connection: sqlite3.Connection, keys: Sequence[int], last: int, counted: bool) -> dict[int, GpuSpan]:
+def _spans(connection: sqlite3.Connection, keys: Sequence[int], last: int, counted: bool) -> dict[int, Span]:
     def query(statement: str, values: Sequence[object]) -> list[tuple[object, ...]]:
         return connection.execute(statement, tuple(values)).fetchall()
 

@@ -99,28 +99,19 @@ def slices(part: Part, window: Window, level: int) -> Iterator[Window]:
     yield from window.at(cuts)
 
 
-class Rolled(NamedTuple):
-    """The rollups of a level that lie in a window, and the stretches, by their numbers, of ``seconds`` each, in which they
-    do not count what they should: rollups in these are left out."""
-
-    buckets: Buckets
-    wrong: Ints
-    seconds: int
-
-
-def rollups(part: Part, level: int, gpus: Ints | None, window: Window, layout: Layout) -> Rolled:
+def rollups(part: Part, level: int, gpus: Ints | None, window: Window, layout: Layout) -> tuple[Buckets, Ints, int]:
     """Read the rollups of ``level`` seconds that lie in a window as a whole, and in an ended run check what they count.
 
     ``gpus`` are positions, None: all; ``layout`` is that of the result. Returns the buckets without those that lie in a
-    stretch in which rollups of this level do not count what coarser ones say, and the numbers of these stretches, with
-    their length. The stretches are also entered into ``part.shard.recounted``. In an unended run nothing is checked.
+    stretch in which rollups of this level do not count what coarser ones say, the numbers of these stretches, and the
+    length of each in s. The stretches are also entered into ``part.shard.recounted``. In an unended run nothing is checked.
     """
     keys = part.keys(gpus)
     if not part.ended:
-        return Rolled(unchecked(part, level, keys, window, layout), np.empty(0, np.int64), level)
+        return unchecked(part, level, keys, window, layout), np.empty(0, np.int64), level
     lower, upper = _clipped(part, window)
     if np.ceil(lower / level) * level + level > upper:  # there is room for none
-        return Rolled(no_buckets(layout), np.empty(0, np.int64), level)
+        return no_buckets(layout), np.empty(0, np.int64), level
     seconds = _held_against(level, lower, upper)
     lower, upper = np.ceil(lower / level) * level, np.floor(upper / level) * level
     low, high = np.floor(lower / seconds) * seconds, np.ceil(upper / seconds) * seconds
@@ -134,7 +125,7 @@ def rollups(part: Part, level: int, gpus: Ints | None, window: Window, layout: L
     if len(wrong):
         buckets = buckets.of(~np.isin(stretches_of(codes, seconds), wrong))
         part.shard.recounted.update((part.first, code) for code in stretches_of(wrong).tolist())
-    return Rolled(buckets, wrong, seconds)
+    return buckets, wrong, seconds
 
 
 def stretches_of(codes: Ints, seconds: int = LONGEST) -> Ints:

@@ -112,10 +112,9 @@ class Follower:
         finally:
             self.close()
         after = fingerprint(self.path)
+        _, (_, _, journal) = after
         # A journal means that a transaction is under way, unless whoever began it is gone.
-        busy = (
-            after.sizes[2] > 0 and time.time() - os.stat(companion_path(self.path, "-journal")).st_mtime < LOST_SECONDS
-        )
+        busy = journal > 0 and time.time() - os.stat(companion_path(self.path, "-journal")).st_mtime < LOST_SECONDS
         return None if busy or before != after else news
 
     def _look(self, limit: int) -> News:

@@ -4,19 +4,13 @@ into its own file. Where they could not agree on one, several have sampled it at
 import math
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 from gssr.store.format.limits import number_within
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
 
-
-class GpuSpan(NamedTuple):
-    """The times of a GPU's first and last row in a file, unix s."""
-
-    begin: float
-    end: float
-
-
+Span = tuple[float, float]
+"""The times of a GPU's first and last row in a file, unix s."""
 _TIMES = Struct("<16xdd")
 """First and last time, in the head of a rollup's vector: gssr.store.format.layout."""
 
@@ -24,7 +18,7 @@ Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 """Runs a statement with its parameters."""
 
 
-def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dict[int, GpuSpan]:
+def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dict[int, Span]:
     """Return the spans of these GPUs (keys of the file), without those that have no rows. ``last``: rowid of the run's
     last row; ``counted``: rollups count all rows, so that rows need not be looked at."""
     only = ",".join(map(str, keys))
@@ -45,7 +39,7 @@ def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dic
         rest = "SELECT min(time), max(time) FROM samples WHERE rowid > ? AND rowid <= ? AND gpu = ?"
         for found in query(rest, (finals.get(key, 0), last, key)):
             times.setdefault(key, []).extend(time for time in found if number_within(time) is not None)
-    return {key: GpuSpan(min(found), max(found)) for key, found in times.items() if found}
+    return {key: (min(found), max(found)) for key, found in times.items() if found}
 
 
 def times_of(data: object) -> tuple[float, ...]:
@@ -54,20 +48,21 @@ def times_of(data: object) -> tuple[float, ...]:
     return times if all(map(math.isfinite, times)) else ()
 
 
-def apart(spans: Sequence[GpuSpan], sampling_seconds: float) -> list[int]:
+def apart(spans: Sequence[Span], sampling_seconds: float) -> list[int]:
     """Choose which spans of one GPU count, so that none of its rows counts twice. Returns their indices, by time.
 
     Of spans that overlap, the longest counts, of equally long ones the first. A span that begins no more than a gap
     before another ends follows it, unless that is half of it.
     """
     chosen: list[int] = []
-    for index in sorted(range(len(spans)), key=lambda index: spans[index].begin - spans[index].end):
+    for index in sorted(range(len(spans)), key=lambda index: spans[index][0] - spans[index][1]):
         if not any(_overlap(spans[index], spans[other], GAP_INTERVALS * sampling_seconds) for other in chosen):
             chosen.append(index)
-    return sorted(chosen, key=lambda index: spans[index].begin)
+    return sorted(chosen, key=lambda index: spans[index][0])
 
 
-def _overlap(one: GpuSpan, other: GpuSpan, tolerated: float) -> bool:
-    common = min(one.end, other.end) - max(one.begin, other.begin)
-    shorter = min(one.end - one.begin, other.end - other.begin)
+def _overlap(one: Span, other: Span, tolerated: float) -> bool:
+    (begin, end), (other_begin, other_end) = one, other
+    common = min(end, other_end) - max(begin, other_begin)
+    shorter = min(end - begin, other_end - other_begin)
     return common >= 0 and (common > tolerated or 2 * common >= shorter)

@@ -145,10 +145,10 @@ class Told:
         counts = [block.start for block in layout.blocks]
         codes, n, wrong = [np.empty(0, np.int64)], [np.empty((0, len(counts)))], [np.empty(0, np.int64)]
         for piece in check_rollups.slices(part, window, seconds):
-            rolled = check_rollups.rollups(part, seconds, gpus, piece, layout)
-            codes.append(codes_of(rolled.buckets.gpu, rolled.buckets.start))
-            n.append(rolled.buckets.vectors[:, counts])
-            wrong.append((rolled.wrong[:, None] + np.arange(0, rolled.seconds, seconds)).reshape(-1))
+            buckets, stretches, length = check_rollups.rollups(part, seconds, gpus, piece, layout)
+            codes.append(codes_of(buckets.gpu, buckets.start))
+            n.append(buckets.vectors[:, counts])
+            wrong.append((stretches[:, None] + np.arange(0, length, seconds)).reshape(-1))
         order = np.argsort(np.concatenate(codes))
         self._codes = np.concatenate(codes)[order]
         self._n = np.concatenate(n)[order]
@@ -207,16 +207,6 @@ Bounded = tuple[Ints, Ints, Ints]
 """As gssr.store.read.histograms.no_bins: a share of what there is, the least, the greatest."""
 
 
-class Edge(NamedTuple):
-    """A sketch of ``seconds`` that a window cuts: ``begin`` is its start, ``lower`` to ``upper`` what of it lies in the
-    window, unix s."""
-
-    begin: int
-    lower: float
-    upper: float
-    seconds: int = SKETCH_SECONDS
-
-
 def histograms(
     parts: Sequence[Part],
     names: Sequence[str],
@@ -238,33 +228,34 @@ def histograms(
         most_rows: samples in a sketch that the window cuts are read, if they still are there, up to so many at each end.
     """
     windows = [moved(window, part.ahead) for part in parts]
-    cut = [edges_of(own, lengths_of(part, own)[-1]) for part, own in zip(parts, windows, strict=True)]
+    cut = [own.cut_off(lengths_of(part, own)[-1]) for part, own in zip(parts, windows, strict=True)]
     n_rows: Counter[bool] = Counter()
     for part, own, edges in zip(parts, windows, cut, strict=True):
         for edge in edges:
-            n_rows[edge.lower == own.start] += _n_rows(part, edge, interval)
+            n_rows[edge.start == own.start] += _n_rows(part, edge, interval)
     counts, bounded = no_bins(names), (no_bins(names), no_bins(names), no_bins(names))
     readable = thinned = False
     for part, own, edges in zip(parts, windows, cut, strict=True):
         lower, upper = own
+        seconds = lengths_of(part, own)[-1]
         for edge in edges if part.ended else ():
-            is_first = edge.lower == own.start
+            is_first = edge.start == own.start
             few = n_rows[is_first] <= most_rows or _n_rows(part, edge, interval) <= min(FEW_ROWS, most_rows)
-            if few or edge.lower < part.thinned:
+            if few or edge.start < part.thinned:
                 continue
-            untold = _add_edge(bounded, part, names, edge, gpus, gap_seconds, checked=True)
-            pieces = part.pieces(stored_names(names), untold, edge.lower, edge.upper) if len(untold) else ()
+            untold = _add_edge(bounded, part, names, edge, seconds, gpus, gap_seconds, checked=True)
+            pieces = part.pieces(stored_names(names), untold, *edge) if len(untold) else ()
             for _gpu, _time, values in in_threads(pieces):
                 _add(counts, names, values)
             readable = True
-            lower, upper = (edge.upper, upper) if is_first else (lower, edge.lower)
+            lower, upper = (edge.end, upper) if is_first else (lower, edge.start)
         if lower < upper:
             count_bins(counts, part, names, Window(lower, upper), gpus)
         for edge in edges:
-            if edge.lower < part.thinned:
-                gone = edge._replace(upper=min(edge.upper, part.thinned))
+            if edge.start < part.thinned:
+                gone = edge._replace(end=min(edge.end, part.thinned))
                 thinned = True
-                _add_edge(bounded, part, names, gone, gpus, gap_seconds, checked=False)
+                _add_edge(bounded, part, names, gone, seconds, gpus, gap_seconds, checked=False)
     if not (readable or thinned):
         return Histograms(dict(zip(names, counts, strict=False)))
     some = np.flatnonzero(counts)
@@ -274,29 +265,31 @@ def histograms(
     return Histograms(share, least, greatest, readable)
 
 
-def _n_rows(part: Part, edge: Edge, interval: float) -> int:
+def _n_rows(part: Part, edge: Window, interval: float) -> int:
     """Estimate how many samples are looked at to read some of an edge."""
-    return round(len(part.position) * (edge.upper - edge.lower) / interval)
-
-
-def edges_of(window: Window, seconds: int = SKETCH_SECONDS) -> list[Edge]:
-    """List the sketches of ``seconds`` that the window cuts, in the order of time."""
-    return [Edge(int(cut.start // seconds) * seconds, *cut, seconds) for cut in window.cut_off(seconds)]
+    return round(len(part.position) * edge.seconds / interval)
 
 
 def cut_seconds(parts: Sequence[Part], window: Window) -> float:
     """Measure how many seconds of a window lie in sketches of which only a part is inside the window: in the parts of a
     run (each by its own clock) the most that any has. 0.0 without parts."""
     windows = ((part, moved(window, part.ahead)) for part in parts)
-    cut = (edges_of(own, lengths_of(part, own)[-1]) for part, own in windows)
-    return max((sum(edge.upper - edge.lower for edge in edges) for edges in cut), default=0.0)
+    cut = (own.cut_off(lengths_of(part, own)[-1]) for part, own in windows)
+    return max((sum(edge.seconds for edge in edges) for edges in cut), default=0.0)
 
 
 def _add_edge(
-    counts: Bounded, part: Part, names: Sequence[str], edge: Edge, gpus: Ints | None, gap_seconds: float, checked: bool
+    counts: Bounded,
+    part: Part,
+    names: Sequence[str],
+    edge: Window,
+    seconds: int,
+    gpus: Ints | None,
+    gap_seconds: float,
+    checked: bool,
 ) -> Ints:
-    """Add to the three arrays in ``counts`` how many samples lie in the piece of a sketch that is inside the window
-    (``edge``): estimated, at least and at most, bin by bin, for the metrics ``names``.
+    """Add to the three arrays in ``counts`` how many samples lie in the piece of a sketch of ``seconds`` that is inside
+    the window (``edge``): estimated, at least and at most, bin by bin, for the metrics ``names``.
 
     ``gpus`` are positions, None: all; more than ``gap_seconds`` between two samples of a GPU is a gap. With ``checked``
     a sketch is only used if it holds exactly as many samples as rollups say; without it (samples are thinned) it is all
@@ -305,11 +298,11 @@ def _add_edge(
     order = part.shard.file.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
     known = np.array([name in names for name in order])
-    end, untold = edge.begin + edge.seconds, [np.empty(0, np.int64)]
-    for own in _groups(part, gpus, edge.seconds):
-        n, ends, whole = _held(part, names, edge, own, gap_seconds, checked)
+    sketch, untold = _sketch_around(edge, seconds), [np.empty(0, np.int64)]
+    for own in _groups(part, gpus, seconds):
+        n, ends, whole = _held(part, names, edge, seconds, own, gap_seconds, checked)
         done = np.zeros(len(n), bool)
-        for batch in part.shard.rollups.sketches(part.keys(own), edge.begin, end, checked, edge.seconds):
+        for batch in part.shard.rollups.sketches(part.keys(own), *sketch, checked, seconds):
             position, bins = part.positions(batch.gpu), batch
             if checked:
                 right = (whole[position] == bins.samples() * known).all(axis=1)
@@ -326,6 +319,12 @@ def _add_edge(
     return np.concatenate(untold)
 
 
+def _sketch_around(edge: Window, seconds: int) -> Window:
+    """Return the times of the sketch of ``seconds`` that a piece of it (``edge``) lies in."""
+    begin = edge.start // seconds * seconds
+    return Window(begin, begin + seconds)
+
+
 def _groups(part: Part, gpus: Ints | None, seconds: int) -> Iterator[Ints]:
     """Yield the positions of the part's GPUs that are among ``gpus`` (None: all), ascending, so many at a time as can be
     looked at together for sketches of ``seconds``."""
@@ -335,9 +334,9 @@ def _groups(part: Part, gpus: Ints | None, seconds: int) -> Iterator[Ints]:
 
 
 def _held(
-    part: Part, names: Sequence[str], edge: Edge, gpus: Ints, gap_seconds: float, checked: bool
+    part: Part, names: Sequence[str], edge: Window, seconds: int, gpus: Ints, gap_seconds: float, checked: bool
 ) -> tuple[Ints, Ints, Ints]:
-    """Count the samples in the window's part of a sketch.
+    """Count the samples in the window's part (``edge``) of a sketch of ``seconds``.
 
     Returns, by position and metric of a sketch: how many samples lie in the part, int64[positions, metrics]; the ranks
     of the bins of the least and the greatest of them, int64[positions, metrics, 2]; and how many lie in the whole
@@ -356,10 +355,9 @@ def _held(
 
     n, whole = np.zeros((2, n_gpus, len(order)), np.int64)
     if checked:
-        whole_of_it = Window(edge.begin, edge.begin + edge.seconds)
-        rolled = check_rollups.unchecked(part, edge.seconds, part.keys(gpus), whole_of_it, layout)
+        rolled = check_rollups.unchecked(part, seconds, part.keys(gpus), _sketch_around(edge, seconds), layout)
         put(whole, np.add, rolled.gpu, rolled.vectors[:, at])
-    inside = cover(part, Window(edge.lower, edge.upper), edge.seconds, gpus, layout, gap_seconds)
+    inside = cover(part, edge, seconds, gpus, layout, gap_seconds)
     put(n, np.add, inside.gpu, inside.vectors[:, at])
     ends = np.zeros((n_gpus, len(order), 2), np.float32)
     put(ends[..., 0], np.fmin, inside.gpu, inside.vectors[:, at + 3])

@@ -1,17 +1,9 @@
 """The log of what the workload prints: its end is read, again and again."""
 
 import os
-from typing import NamedTuple
 
 TAIL_BYTES = 32 << 10
 """This much of a log's end is read."""
-
-
-class Output(NamedTuple):
-    """What the workload has printed: ``tail`` are the last bytes of the log at ``path``, None when there is no such log."""
-
-    path: str
-    tail: bytes | None
 
 
 class LogFile:

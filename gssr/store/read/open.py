@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from gssr.guarded_sqlite import Guarded, UnsafeError, answers, in_one_line, only_reads, open_guarded, uri_of
 from gssr.metrics import NAMES
-from gssr.store.disk import COMPANIONS, FILE, companion_path, fingerprint, is_file_or_none, is_hollow
+from gssr.store.disk import COMPANIONS, FILE, companion_path, fingerprint, is_file_or_none, is_hollow, sizes
 from gssr.store.format.columns import columns_of
 from gssr.store.format.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, create_view
 from gssr.store.read.guard import check_schema, check_sizes
@@ -38,7 +38,7 @@ _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal
 
 def is_left(path: str) -> bool:
     """Tell whether a part of the recording is in a write-ahead log or a journal. Raises OSError."""
-    return any(size > 0 for size in fingerprint(path).sizes[1:])
+    return any(size > 0 for size in sizes(path)[1:])
 
 
 def copy_whole(path: str, copy: str) -> None:
@@ -373,24 +373,21 @@ RECORDING = Readable("a recording", "gssr", frozenset(TABLES), _what_is_wrong)
 _FILE, _FOLDER = ".sql", ".sql.d"
 
 
-class FoundRecordings(NamedTuple):
-    """The recordings that were found. ``names``: as ``open_recording`` takes them, each once; ``unreadable``: sentences
-    on folders and files that could not be looked into."""
-
-    names: tuple[str, ...]
-    unreadable: tuple[str, ...]
-
-
 IsKnown = Callable[[str, Container[str]], bool]
 
 
-def recordings_in(paths: Iterable[str | os.PathLike[str]], is_known: IsKnown | None = None) -> FoundRecordings:
+def recordings_in(
+    paths: Iterable[str | os.PathLike[str]], is_known: IsKnown | None = None
+) -> tuple[list[str], list[str]]:
     """Find all recordings at these paths. A folder is searched for ``NAME.sql`` and ``NAME.sql.d``, at any depth but
     not through links to folders; any other path is taken for a recording.
 
     In folders, files that are empty or no recordings by their first bytes are passed over (SQL scripts have the same
     ending). ``is_known``: given a file's name and the names in its folder, returns True if it is known to be a
     recording without looking; it may raise OSError.
+
+    Returns their names as ``open_recording`` takes them, each once, and sentences on folders and files that could not be
+    looked into.
     """
     names: dict[str, None] = {}
     unreadable: list[str] = []
@@ -400,7 +397,7 @@ def recordings_in(paths: Iterable[str | os.PathLike[str]], is_known: IsKnown | N
             names |= dict.fromkeys(sorted(_below(path, unreadable, is_known)))
         else:
             names[path.rstrip("/").removesuffix(".d") if path.rstrip("/").endswith(_FOLDER) else path] = None
-    return FoundRecordings(tuple(names), tuple(unreadable))
+    return list(names), unreadable
 
 
 def _below(folder: str, unreadable: list[str], is_known: IsKnown | None) -> set[str]:

@@ -18,7 +18,7 @@ from gssr.store.format.limits import LATEST, LEAST_BYTES
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.pages.sample_pages import SampleQuery
-from gssr.store.read.gpu_spans import GpuSpan, spans_of, times_of
+from gssr.store.read.gpu_spans import Span, spans_of, times_of
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.host_use import HostUseRows
 from gssr.store.read.open import RecordingError
@@ -210,7 +210,7 @@ class RecordingFile:
         if until > before and until > min(start, max(self.times_at(run_id, 1), default=0.0) - SKETCH_SECONDS):
             raise RecordingError(f"{self.file.path}: samples were thinned while they were read: read it again")
 
-    def spans(self, run_id: str, keys: Sequence[int]) -> dict[int, GpuSpan]:
+    def spans(self, run_id: str, keys: Sequence[int]) -> dict[int, Span]:
         """Find when the rows of these GPUs (keys in the file) of the run begin and end. Returns the span of each by its
         key; GPUs without rows are left out."""
         first, last = self.rowids(run_id)

@@ -4,14 +4,13 @@ A file keeps what each node's own clock told, and its buckets are aligned to tha
 clock before a file is asked, and what comes back is moved onto the run's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from gssr.arrays import Ints
 from gssr.store.format.buckets import Buckets
-from gssr.store.format.node_clocks import ClockAhead
 from gssr.store.format.rows import Event, Gpu, Process, RunRow
 from gssr.store.read.host_use import OwnerNames
 from gssr.store.read.recording_file import Part, positions_by_key
@@ -23,10 +22,10 @@ FIRST_AND_LAST = slice(2, 4)
 
 class RunClocks:
     """How far the nodes' clocks of one run are ahead of the run's own time, s. It is false where no clock is off.
-    ``ahead``: the clocks that are off, by node."""
+    ``ahead``: as of ``clocks_ahead``."""
 
-    def __init__(self, ahead: dict[str | None, ClockAhead]) -> None:
-        self._ahead = {node: clock.seconds for node, clock in ahead.items()}
+    def __init__(self, ahead: Mapping[str | None, tuple[float, float]]) -> None:
+        self._ahead = {node: seconds for node, (seconds, _) in ahead.items()}
 
     def __bool__(self) -> bool:
         return bool(self._ahead)

@@ -18,7 +18,7 @@ from gssr.store.format.layout import Layout
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS
 from gssr.store.read import check_rollups, window_edges
-from gssr.store.read.check_rollups import Rolled, samples_of
+from gssr.store.read.check_rollups import samples_of
 from gssr.store.read.recording_file import OPEN_SECONDS, Part
 from gssr.store.read.samples import in_threads, one_after_another
 from gssr.store.read.window_edges import Window, codes_of, fold_samples, positions_of, starts_of, stored_of
@@ -68,15 +68,15 @@ def cover(
                 out.append(held)
                 taken.append((LEVELS[1], codes_of(held.gpu, held.start // LEVELS[1] * LEVELS[1])))
                 continue
-            rolled = check_rollups.rollups(part, level, gpus, own, layout)
-            fresh = rolled.buckets.of(not_taken(rolled.buckets.gpu, rolled.buckets.start, taken))
+            fresh, wrong, seconds = check_rollups.rollups(part, level, gpus, own, layout)
+            fresh = fresh.of(not_taken(fresh.gpu, fresh.start, taken))
             out.append(fresh)
-            out += _counted_anew(part, rolled, level, taken, window, layout, gap_seconds)
-            taken += [(level, codes_of(fresh.gpu, fresh.start)), (rolled.seconds, rolled.wrong)]
-            anew = starts_of(rolled.wrong)
+            out += _counted_anew(part, wrong, seconds, level, taken, window, layout, gap_seconds)
+            taken += [(level, codes_of(fresh.gpu, fresh.start)), (seconds, wrong)]
+            anew = starts_of(wrong)
             # Counted for all GPUs, one way or the other.
-            anew = anew[(anew >= own.start) & (anew + rolled.seconds <= own.end)]
-            begins, lasts = np.append(fresh.start, anew), np.append(fresh.start, anew + rolled.seconds - level)
+            anew = anew[(anew >= own.start) & (anew + seconds <= own.end)]
+            begins, lasts = np.append(fresh.start, anew), np.append(fresh.start, anew + seconds - level)
             finer += uncovered(own, level, begins, lasts, part.unended)
         ranges = finer
     out.append(_rest(part, window, gpus, taken, layout, gap_seconds))
@@ -103,21 +103,23 @@ def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, inte
 
 def _counted_anew(
     part: Part,
-    rolled: Rolled,
+    wrong: Ints,
+    seconds: int,
     level: int,
     taken: Sequence[tuple[int, Ints]],
     window: Window,
     layout: Layout,
     gap_seconds: float,
 ) -> list[Buckets]:
-    """Count anew the samples that rollups of a level should count and don't (``rolled.wrong``), as far as they lie in
-    the window and no bucket in ``taken``, (length in s, numbers of buckets) pairs, counts them. Returns buckets of
-    ``level`` seconds, or of the finest level in stretches that the window cuts, in one item; [] if there are none."""
+    """Count anew the samples that rollups of a level should count and don't: those in the stretches of ``seconds`` whose
+    numbers are ``wrong``, as far as they lie in the window and no bucket in ``taken``, (length in s, numbers of buckets)
+    pairs, counts them. Returns buckets of ``level`` seconds, or of the finest level in stretches that the window cuts, in
+    one item; [] if there are none."""
     found: list[Buckets] = []
-    for rows in samples_of(part, stored_of(layout), rolled.wrong, rolled.seconds, window):
+    for rows in samples_of(part, stored_of(layout), wrong, seconds, window):
         fresh = _fresh(part, taken, rows)
-        begin = fresh[1] // rolled.seconds * rolled.seconds
-        whole = (begin >= window.start) & (begin + rolled.seconds <= window.end)
+        begin = fresh[1] // seconds * seconds
+        whole = (begin >= window.start) & (begin + seconds <= window.end)
         for step, own in ((level, whole), (LEVELS[0], ~whole)):
             found.append(fold_samples(fresh.of(own), gap_seconds, layout, step))
         if sum(map(len, found[1:])) > max(_MOST_FOLDED, len(found[0])):

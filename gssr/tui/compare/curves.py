@@ -30,8 +30,8 @@ class Curves(RowsPanel):
         self.other = other
         zeros = origins(one, other, view.align)
         at = "their starts" if view.align == "start" else "where they begin to work"
-        if zeros[0].name:
-            at = " and ".join(dict.fromkeys(zero.name for zero in zeros if zero.name))
+        if zeros[0][1]:
+            at = " and ".join(dict.fromkeys(name for _, name in zeros if name))
         self.border_title = f"{metric_of(one.grid.metric).label}, mean of all {one.noun}s, A and B over each other"
         self.border_subtitle = f"aligned at {at}"
         self.show(one, view)
@@ -50,7 +50,7 @@ class Curves(RowsPanel):
         full = max(full_scale(result, name), full_scale(other, name))
         length = max(frame.last - frame.grid.start for frame in (result, other))
         grid = result.grid
-        begin = round((grid.start - origins(result, other, self.view.align)[0].time) / grid.width) * grid.width
+        begin = round((grid.start - origins(result, other, self.view.align)[0][0]) / grid.width) * grid.width
         tall = canvas_rows(height, is_timed=True)
         labels = scale_labels(full, name, tall)
         ticks = [

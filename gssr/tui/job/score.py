@@ -30,7 +30,7 @@ class ScoreHistory(Panel):
         if result is None or result.score_curve is None:
             return []
         curve, cells = result.score_curve, cells_of(result, width)
-        values = average_into_columns(curve.values, curve.start, curve.width, cells.start, cells.end, width)
+        values = average_into_columns(curve.values[0], curve.start, curve.width, cells.start, cells.end, width)
         if not rolls(result) or np.isnan(values[-1:]).all():
             last = np.flatnonzero(np.isfinite(values))
             values[last[-1] + 1 if len(last) else 0 :] = values[last[-1]] if len(last) else np.nan

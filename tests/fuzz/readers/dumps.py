@@ -100,7 +100,7 @@ def _refused_or(read: Callable[[Path], None], name: str) -> Callable[[Path, byte
 
 
 def _read_memory(path: Path) -> None:
-    found = device_memories(read_memory_dump(str(path)), 1 << 27)
+    found = device_memories(str(path), read_memory_dump(str(path)), 1 << 27)
     for each in found:
         if each.alive is not None and each.peak_bytes is not None:
             assert sum(one.size for one in each.alive) == each.peak_bytes
@@ -139,7 +139,7 @@ def look_at_kernels(launches: Sequence[ProfiledLaunch]) -> None:
     """Draw and list launches as the command does. Raises AssertionError where they do not hold together."""
     found = profiled_kernels(launches, {KernelShape("gemm", (64, 8, 1), None): (1, 10)}, short_name)
     for launch in launches:
-        assert launch.launches >= 1 and sum(stall.share for stall in launch.stalls) <= 1 + 1e-9
+        assert launch.launches >= 1 and sum(launch.stalls.values()) <= 1 + 1e-9
     kernels_page(found, ("gemm", 1.0), _PAGE)
     json.dumps(kernels_document(found, None), allow_nan=False)
     for table in KERNEL_TABLES:

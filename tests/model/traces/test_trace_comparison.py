@@ -73,4 +73,4 @@ def test_traces_without_steps_are_aligned_at_their_first_kernel() -> None:
         frames.append(Watch(WatchedTrace("t", lambda timeline=timeline: timeline)).look(query))  # type: ignore[misc]
     one, other = frames
     assert one is not None and other is not None
-    assert [zero.time for zero in origins(one, other, "activity")] == [10_000 / 1e9, 70_000 / 1e9]
+    assert [time for time, _ in origins(one, other, "activity")] == [10_000 / 1e9, 70_000 / 1e9]
