@@ -153,6 +153,17 @@ def many_counters(path: Path, n: int = 250_000) -> None:
     _chrome(path, chain([_kernel(1, 0)], map(counter.format, range(n))))
 
 
+def counted_kernels(path: Path, kernels: int = 1_250, counters: int = 1_000) -> None:
+    """A Chrome trace of kernels in which CUPTI counted very much, each with names of its own."""
+    counts = ",".join(f'"c{{0}}.{at}":{at}' for at in range(counters))
+    event = (
+        '{{"ph":"X","cat":"cuda_profiler_range","name":"k{0}","pid":0,"tid":0,"ts":{0},"dur":1,"args":{{'
+        + counts
+        + "}}}}"
+    )
+    _chrome(path, map(event.format, range(kernels)))
+
+
 def many_names(path: Path, n: int = 200_000) -> None:
     """A Chrome trace in which every event has a name, a process and a thread of its own."""
     event = '{{"ph":"X","cat":"cpu_op","name":"n{0}","pid":{0},"tid":"t{0}","ts":{0},"dur":1}}'
@@ -400,6 +411,7 @@ FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "GPUs and steps": ("a.json", gpus_and_steps),
     "GPUs and threads": ("a.json", gpus_and_threads),
     "counters": ("a.json", many_counters),
+    "counted kernels": ("a.json", counted_kernels),
     "names": ("a.json", many_names),
     "packed events": ("a.json.gz", packed_events),
     "packed space": ("a.json.gz", packed_space),

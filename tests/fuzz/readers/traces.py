@@ -44,6 +44,7 @@ def _sound() -> tuple[bytes, ...]:
         {"ph": "M", "name": "thread_name", "pid": 0, "tid": 1, "args": {"name": "Stream #1(Compute)"}},
         span(0, "cpu_op", shapes=[[1, 2], []], nested=[{"ph": "X"}, {"a": "},{"}]), span(1, "cuda_runtime", correlation=7),
         span(2, "kernel", device=0, stream=2, correlation=7), span(3, "gpu_memcpy", device=0, stream=0, bytes=64),
+        span(4, "cuda_profiler_range", **{"inst.sum": 5, "cycles.avg": 2.5}),
         {"ph": "i", "name": "[memory]", "ts": 3, "args": {"Total Allocated": 4, "Device Type": 1, "Device Id": 0}},
         {"ph": "C", "name": "queue", "ts": 4, "args": {"length": 5}}, {}, {"ph": "s", "id": 7, "ts": 5, "cat": "ac2g"},
         {"ph": "B", "name": "b", "pid": 1, "tid": 1, "ts": 6}, {"ph": "E", "pid": 1, "tid": 1, "ts": 8.25},
