@@ -16,7 +16,7 @@ from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.evidence.gather import gather
-from gssr.model.verdicts import judge
+from gssr.model.verdicts import judge, judge_window
 from gssr.model.window import extent
 from gssr.store.read.recording import open_recording
 from gssr.store.read.window_edges import ALL_TIME, Window
@@ -230,3 +230,24 @@ def test_a_window_of_the_rows_is_judged_by_itself() -> None:
     assert breakdown_of(first).gpu_seconds == pytest.approx(8 * 150)
     assert breakdown_of(first).share("idle") == pytest.approx(0.07, abs=0.02)
     assert judge(first).breakdown is not None
+
+
+def test_some_gpus_are_booked_as_in_the_whole_job(record: Record) -> None:
+    """A GPU that waits for others does so when it is looked at by itself, and its waits are not laid on something else."""
+    gpu, time = ticks(4, 300, 1.0)
+    works = (time - T0) % 10 < np.array([9.5, 6.0, 5.0, 4.0])[gpu]
+    values = {"gr_engine_active": np.where(works, 0.98, 0.01), "sm_active": np.where(works, 0.9, 0.0)}
+    reader = record(gpu, time, values, 4, sampling_ms=1000.0)
+    whole = judge_window(reader, np.arange(4))
+    assert {verdict.code for verdict in whole.verdicts} & {"imbalance", "straggler"}
+    for some in ([3], [0, 3], [1, 2, 3]):
+        found = judge_window(reader, np.array(some))
+        assert found.breakdown.by_gpu == pytest.approx(whole.breakdown.by_gpu[some])
+        assert found.breakdown.over_time.sum(axis=0) == pytest.approx(found.breakdown.by_gpu.sum(axis=0))
+        assert not {verdict.code for verdict in found.verdicts} & {
+            "imbalance",
+            "straggler",
+            "transfer_bound",
+            "io_wait",
+        }
+    assert whole.breakdown.by_gpu[3, POSITIONS["idle.imbalance"]] > 100

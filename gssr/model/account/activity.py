@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gssr.arrays import Flags, Floats
+from gssr.arrays import Flags, Floats, Ints
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.percentiles import known_percentiles
 from gssr.store.format.schema import GAP_INTERVALS
@@ -44,6 +44,11 @@ class Activity:
     is_startup: Flags
     is_end: Flags
     engine: str
+
+    def of(self, places: Ints) -> "Activity":
+        """Return the activity of some of the GPUs."""
+        own = (each[places] for each in (self.active, self.is_known, self.is_measured, self.seconds, self.is_used))
+        return Activity(*own, self.is_startup, self.is_end, self.engine)
 
 
 def does_something(active: Floats) -> Flags:

@@ -5,11 +5,10 @@ samples are. What can't be told stays ``idle.unexplained``.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from gssr.arrays import Floats
+from gssr.arrays import Floats, Ints
 from gssr.model.account.active_time import split_active_time
 from gssr.model.account.activity import Activity, measure_activity
 from gssr.model.account.idle_time import split_idle_time
@@ -44,42 +43,53 @@ class GpuTimeAccount:
 
 
 class _Book:
-    """GPU-seconds by category, booked GPU by bin and added up at once: all cells of all categories are too many to keep."""
+    """GPU-seconds by category, booked GPU by bin and added up at once: all cells of all categories are too many to keep.
+    ``over_time`` [n_bins, n_categories] is that of all GPUs, ``of_some`` that of those that are asked about (``places``)."""
 
-    def __init__(self, n_gpus: int, n_bins: int) -> None:
+    def __init__(self, n_gpus: int, n_bins: int, places: Ints) -> None:
+        self._places = places
         self.by_gpu = np.zeros((n_gpus, len(CATEGORIES)))
         self.over_time = np.zeros((n_bins, len(CATEGORIES)))
+        self.of_some = self.over_time if len(places) == n_gpus else np.zeros((n_bins, len(CATEGORIES)))
 
     def add(self, name: str, seconds: Floats) -> None:
         """Book seconds [n_gpus, n_bins]."""
         self.by_gpu[:, POSITIONS[name]] += seconds.sum(axis=1)
         self.over_time[:, POSITIONS[name]] += seconds.sum(axis=0)
+        if self.of_some is not self.over_time:
+            self.of_some[:, POSITIONS[name]] += seconds[self._places].sum(axis=0)
 
     def move(self, name: str, to: str) -> None:
         """Book what one category holds into another."""
-        for seconds in (self.by_gpu, self.over_time):
-            seconds[:, POSITIONS[to]] += seconds[:, POSITIONS[name]]
-            seconds[:, POSITIONS[name]] = 0.0
-
-    @cached_property
-    def error(self) -> Floats:
-        """Half the difference of the shares in even and in odd bins, by category [n_categories]; 0 where one half holds
-        nothing."""
-        halves = [self.over_time[first::2].sum(axis=0) for first in (0, 1)]
-        if not all(half.sum() > 0 for half in halves):
-            return np.zeros(len(CATEGORIES))
-        even, odd = (half / half.sum() for half in halves)
-        return np.asarray(np.abs(even - odd) / 2, np.float64)
+        seconds = [self.by_gpu, self.over_time]
+        for each in seconds if self.of_some is self.over_time else [*seconds, self.of_some]:
+            each[:, POSITIONS[to]] += each[:, POSITIONS[name]]
+            each[:, POSITIONS[name]] = 0.0
 
 
-def account_for(evidence: Evidence) -> GpuTimeAccount:
+def _error(over_time: Floats) -> Floats:
+    """Compute half the difference of the shares in even and in odd bins, by category [n_categories]; 0 where one half holds
+    nothing. ``over_time`` [n_bins, n_categories]: seconds."""
+    halves = [over_time[first::2].sum(axis=0) for first in (0, 1)]
+    if not all(half.sum() > 0 for half in halves):
+        return np.zeros(len(CATEGORIES))
+    even, odd = (half / half.sum() for half in halves)
+    return np.asarray(np.abs(even - odd) / 2, np.float64)
+
+
+def account_for(of_gpus: Evidence) -> GpuTimeAccount:
     """Book every second of every GPU of a window into one category. A cause of idle time that differs too much between
     even and odd bins is booked as unexplained. Returns the breakdown, the activity, and the shares of each bin [n_gpus,
-    n_bins] in which GPUs work, idle for others and spin for others: NaN where a GPU is not known or not used."""
+    n_bins] in which GPUs work, idle for others and spin for others: NaN where a GPU is not known or not used.
+
+    Of some GPUs of a job the account of the whole job is made, and theirs is cut out of it: a GPU by itself has nobody to
+    wait for."""
+    evidence = of_gpus.of_job or of_gpus
+    places = np.flatnonzero(np.isin(evidence.positions, of_gpus.positions))
     activity = measure_activity(evidence)
     seconds = activity.seconds
     n_gpus, n_bins = seconds.shape
-    book = _Book(n_gpus, n_bins)
+    book = _Book(n_gpus, n_bins, places)
     working, idling, spinning = (np.zeros(seconds.shape) for _ in range(3))
     known = np.where(activity.is_known, seconds, 0.0)
     book.add("unmeasured", seconds - known)
@@ -98,18 +108,19 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
         book.add(name, np.where(outside, 0.0, used * share))
         if name == "idle.imbalance":
             idling = np.where(outside, 0.0, share)
-    error, total = book.error, max(float(book.by_gpu.sum()), 1e-9)
+    error, total = _error(book.over_time), max(float(book.by_gpu.sum()), 1e-9)
     for name in _CAUSES:
         own = float(book.by_gpu[:, POSITIONS[name]].sum()) / total
         if error[POSITIONS[name]] > max(MOST_ERROR, own / 2):
             book.move(name, "idle.unexplained")
     breakdown = Breakdown(
-        book.by_gpu, book.over_time, evidence.nodes, evidence.node_of, evidence.times, evidence.width,
-        max(evidence.interval, evidence.width), error, tuple(_confidence(each.name, evidence) for each in CATEGORIES),
-        name_other_work(evidence),
+        book.by_gpu[places], book.of_some, of_gpus.nodes, of_gpus.node_of, evidence.times, evidence.width,
+        max(evidence.interval, evidence.width), _error(book.of_some),
+        tuple(_confidence(each.name, evidence) for each in CATEGORIES), name_other_work(of_gpus),
     )  # fmt: skip
     cells = activity.is_known & activity.is_used[:, None]
-    return GpuTimeAccount(breakdown, activity, *(np.where(cells, each, np.nan) for each in (working, idling, spinning)))
+    shares = (np.where(cells, each, np.nan)[places] for each in (working, idling, spinning))
+    return GpuTimeAccount(breakdown, activity.of(places), *shares)
 
 
 def _confidence(name: str, evidence: Evidence) -> Confidence:

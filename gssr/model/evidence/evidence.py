@@ -44,7 +44,8 @@ class Evidence:
     empty where there is one node, or nodes and bins are too many to keep. ``n_cores``: how many cores a rank may keep busy,
     the mean of those for which that was recorded; None without any. ``whole_run``: where the window is a part of the
     run, when the same GPUs worked in all of it, in bins of rollups and by no other metrics than those that tell that; None
-    where nothing is left out.
+    where nothing is left out. ``of_job``: where these are some of the job's GPUs, the evidence of all of them in the same
+    bins; None for all.
     """
 
     run: RunRow
@@ -73,6 +74,7 @@ class Evidence:
     n_cores: float | None = None
     whole_run: "Evidence | None" = None
     upper: Mapping[str, Float32s] = field(default_factory=dict)
+    of_job: "Evidence | None" = None
 
     @property
     def n_gpus(self) -> int:
@@ -235,6 +237,7 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
     silent = n_rows == 0
     return replace(
         evidence,
+        of_job=evidence.of_job and excerpt(evidence.of_job, part),
         start=part.start,
         end=part.end,
         times=times,
@@ -251,6 +254,33 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
         by_node={name: values[:, first:last] for name, values in evidence.by_node.items()},
         whole_run=None,
         events=tuple(event for event in evidence.events if part.start <= event.time < part.end),
+    )
+
+
+def of_some_gpus(job: Evidence, positions: Ints) -> Evidence:
+    """Cut out the evidence of some of a job's GPUs, by their positions in the run: in the same bins, and with the job's as
+    ``of_job``, since what a GPU waits for is seen in the others."""
+    at = np.flatnonzero(np.isin(job.positions, positions))
+    gpus = tuple(job.gpus[each] for each in at.tolist())
+    nodes, node_of = nodes_of(gpus)
+    return replace(
+        job,
+        gpus=gpus,
+        positions=job.positions[at],
+        nodes=nodes,
+        node_of=node_of,
+        series={name: values[at] for name, values in job.series.items()},
+        upper={name: values[at] for name, values in job.upper.items()},
+        means=replace(job.means, n=job.means.n[:, at], total=job.means.total[:, at]),
+        least={name: values[at] for name, values in job.least.items()},
+        greatest={name: values[at] for name, values in job.greatest.items()},
+        n_rows=job.n_rows[at],
+        first_time=job.first_time[at],
+        last_time=job.last_time[at],
+        by_node={name: values[[job.nodes.index(node) for node in nodes]] for name, values in job.by_node.items()},
+        peaks=_peaks(gpus),
+        whole_run=None,
+        of_job=job,
     )
 
 

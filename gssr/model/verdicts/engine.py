@@ -9,7 +9,7 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.gpu_vendors import words_of
 from gssr.metrics import BY_NAME
-from gssr.model.evidence.evidence import Evidence, excerpt
+from gssr.model.evidence.evidence import Evidence, excerpt, of_some_gpus
 from gssr.model.evidence.gather import few_rows, gather
 from gssr.model.findings.imbalance import unevenness
 from gssr.model.findings.phases import phases
@@ -40,7 +40,8 @@ def judge_window(
     with_phases: bool = True,
     with_step: bool = True,
 ) -> Judgement:
-    """Judge a window of a run for some GPUs (their ``positions``): the same for whoever asks, page, screen or fleet.
+    """Judge a window of a run for some GPUs (their ``positions``): the same for whoever asks, page, screen or fleet. What
+    they wait for is seen in the job's other GPUs, too, which are read for that.
 
     What was read of the window already need not be read again; None is read or chosen here.
 
@@ -59,9 +60,12 @@ def judge_window(
         places = np.arange(len(positions))
         if len(positions) > MANY:
             places = looked_at(RollupSource(reader, positions, 0).aggregate((), window, math.inf).n_rows)
-    if rows is None and counted is None:
-        rows = few_rows(reader, positions[places], window)
-    evidence = gather(reader, positions[places], window, rows, counted)
+    if len(positions) < len(reader.gpus):
+        evidence = of_some_gpus(gather(reader, np.arange(len(reader.gpus)), window), positions[places])
+    else:
+        if rows is None and counted is None:
+            rows = few_rows(reader, positions[places], window)
+        evidence = gather(reader, positions[places], window, rows, counted)
     few = too_few(evidence, table)
     found = judge(evidence, table, few)
     found = replace(

@@ -138,8 +138,11 @@ class JobEvidence:
 
     @cached_property
     def late_gpus(self) -> LateGpus | None:
-        """The GPUs that the others wait for; None where nobody waits, or nothing tells. Where the account shows no GPU, the
-        few that run at lower clocks are taken for those waited for (inferred)."""
+        """The GPUs that the others wait for; None where nobody waits, or nothing tells, and of some GPUs of a job, which may
+        wait for any of the others. Where the account shows no GPU, the few that run at lower clocks are taken for those
+        waited for (inferred)."""
+        if self.evidence.of_job is not None:
+            return None
         found = find_late_gpus(self.account, self.evidence.node_of, self.evidence.interval)
         if (found is None or not found.gpus) and 0 < len(self.slowed_gpus) <= _FEW * self.used.sum():
             waits = self.waits_over_time

@@ -396,13 +396,13 @@ def taking_turns(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     needs=(LEAD,),
 )  # fmt: skip
 def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match jobs that spend GPU time in collectives: while these transfer and, if no GPU is late, while they wait. None
-    for a job that hangs, and below the least threshold."""
+    """Match jobs that spend GPU time in collectives: while these transfer and, if no GPU of the job is late, while they
+    wait. None for a job that hangs, and below the least threshold."""
     breakdown = job.breakdown
     if holds(job, "hang"):
         return None  # they wait for good
     share = breakdown.share("communication.transferring")
-    if job.late_gpus is None:
+    if job.late_gpus is None and job.evidence.of_job is None:
         share += breakdown.share("communication.waiting")
     bins = breakdown.share_over_time("communication")
     more = _rates(job, "communication.transferring", _LINKS)
