@@ -1,6 +1,6 @@
 """What the account starts from: in which bins each GPU was measured, how active it was, and when the job worked."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,8 +47,14 @@ class Activity:
 
     def of(self, places: Ints) -> "Activity":
         """Return the activity of some of the GPUs."""
-        own = (each[places] for each in (self.active, self.is_known, self.is_measured, self.seconds, self.is_used))
-        return Activity(*own, self.is_startup, self.is_end, self.engine)
+        return replace(
+            self,
+            active=self.active[places],
+            is_known=self.is_known[places],
+            is_measured=self.is_measured[places],
+            seconds=self.seconds[places],
+            is_used=self.is_used[places],
+        )
 
 
 def does_something(active: Floats) -> Flags:
