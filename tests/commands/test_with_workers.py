@@ -14,7 +14,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from distributed import Client
 
 from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
@@ -68,6 +67,8 @@ class Cluster:
 
     def have(self, n_workers: int) -> None:
         """Wait until there are so many workers, or more."""
+        from distributed import Client  # not where tests are collected: it takes a second
+
         if n_workers > self._n_workers:
             self._start("worker", "--nworkers", str(n_workers - self._n_workers), "--nthreads", "1", self.address)
             self._n_workers = n_workers
@@ -104,7 +105,7 @@ def contents(dataset: Path) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
-@pytest.mark.parametrize("n_workers", [1, 2, 4])
+@pytest.mark.parametrize("n_workers", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_workers_of_dask_say_what_one_process_says(
     n_workers: int, folder: Path, tmp_path: Path, cluster: Cluster, printed: Printed
 ) -> None:

@@ -14,9 +14,7 @@ from tests.fuzz.readers.seeds import seeds
 HERE = "on this machine"
 
 
-@pytest.mark.parametrize(
-    "fault", [each for each in storage.FAULTS if each.name != "slow-reader"], ids=lambda fault: fault.name
-)  # which takes a quarter of a minute: among the rounds
+@pytest.mark.parametrize("fault", storage.FAULTS, ids=lambda fault: fault.name)
 def test_the_job_runs_and_every_reader_gives_what_is_left_or_a_sentence(fault: Fault, tmp_path: Path) -> None:
     try:
         seen = fault.round(tmp_path, random.Random(1))
