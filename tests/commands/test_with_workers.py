@@ -225,7 +225,7 @@ def test_workers_that_are_gone_for_long_are_not_waited_for(monkeypatch: pytest.M
         check()
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+@pytest.mark.parametrize("n_ranks", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), 3])
 def test_ranks_of_mpi_say_what_one_process_says(
     n_ranks: int, folder: Path, tmp_path: Path, requires: Callable[..., None], printed: Printed
 ) -> None:

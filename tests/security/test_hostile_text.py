@@ -321,7 +321,7 @@ def _seen(
 @pytest.mark.parametrize(
     ("number", "glyphs", "sizes"),
     [
-        (0, UTF8, [(100, 30), (30, 8)]),
+        (0, UTF8, [(120, 40), (30, 8)]),
         pytest.param(1, ASCII, [(120, 40), (80, 24)], marks=pytest.mark.slow),
         pytest.param(2, UTF8, [(160, 40)], marks=pytest.mark.slow),
     ],
