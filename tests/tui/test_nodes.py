@@ -179,8 +179,7 @@ def test_every_screen_draws_whatever_the_nodes_did(job: str, cpu_node: str, has_
             await pilot.resize_terminal(*size)
             for screen in SCREENS:
                 for metric in metrics if size == (40, 10) else metrics[:1]:
-                    view = View(screen=screen, metric=metric)
-                    app.go_to_screen(view)
+                    app.go_to_screen(view := View(screen=screen, metric=metric))
                     await until(pilot, lambda view=view: is_there(view))  # type: ignore[misc]
 
     work(app, steps, (40, 10))

@@ -36,10 +36,7 @@ def _page(path: str, window: tuple[float, float] | None, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize(
     ("name", "window"),
-    [
-        *((plant.name, WINDOWS["the whole run"]) for plant in PLANTS),
-        *((plant.name, WINDOWS["its second minute"]) for plant in PLANTS[::3]),
-    ],
+    [(plant.name, window) for window in WINDOWS.values() for plant in PLANTS[:: 3 if window else 1]],
 )
 def test_page_and_screen_state_the_same_numbers(plants, capsys, name, window) -> None:
     page = _page(plants[name], window, capsys)
