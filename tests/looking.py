@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from textual.pilot import Pilot
+from textual.widgets import TabbedContent
 
 import gssr.report.plotext_chart  # noqa: F401  or the first chart of a process comes later than the rest
 from gssr.model.live.judge import answer, asked_of
@@ -80,7 +81,7 @@ def work(app: LiveScreen, steps: Work, size: tuple[int, int] = (120, 40)) -> Non
         raise
 
 
-async def until(pilot: Pilot[int], true: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(pilot: Pilot[int], true: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for it, and for what it leads to."""
     for _ in range(int(seconds / 0.05)):
         if true():
@@ -104,13 +105,15 @@ def looked_at(
     async def steps(pilot: Pilot[int]) -> None:
         for view in views:
             app.go_to_screen(view)
-            await until(pilot, lambda view=view: app.results[0].refined and _is_of(app.results[0].query, view))  # type: ignore[misc]
+            await until(pilot, lambda view=view: app.results[0].refined and _is_shown(app, view))  # type: ignore[misc]
             texts.append(seen(app))
 
     work(app, steps, size)
     return texts
 
 
-def _is_of(query: Query, view: View) -> bool:
+def _is_shown(app: LiveScreen, view: View) -> bool:
+    """Whether the view's tab is there, which is made when it is first gone to, and the results are those it asked for."""
+    query, tab = app.results[0].query, app.query_one("#screens", TabbedContent).active
     asked = (query.metric, query.cursor, query.gpus, query.level)
-    return asked == (view.metric, view.cursor, view.selection, view.level)
+    return tab == view.screen and app.pane.is_ready and asked == (view.metric, view.cursor, view.selection, view.level)

@@ -126,16 +126,15 @@ def test_a_slow_engine_is_a_gap_and_no_lost_gpu(engine):
     engine.start(gpus=UUIDS)
     run = Run(open_dcgm("dcgm", None, 0.1))
     run.until(lambda: len(run.rows) > 80)
-    for _ in range(2):
-        engine.signal(signal.SIGSTOP)
-        end = time.monotonic() + 3.6
-        run.until(lambda end=end: time.monotonic() > end)
-        engine.signal(signal.SIGCONT)
-        before = len(run.rows)
-        run.until(lambda before=before: len(run.rows) > before + 80)
+    engine.signal(signal.SIGSTOP)
+    end = time.monotonic() + 3.6
+    run.until(lambda: time.monotonic() > end)
+    engine.signal(signal.SIGCONT)
+    before = len(run.rows)
+    run.until(lambda: len(run.rows) > before + 80)
     run.close()
     assert not run.said("gpu_lost")
-    assert len(run.said("gap")) + len(run.said("backend_lost")) >= 2
+    assert run.said("gap") or run.said("backend_lost")
     assert all("to answer" in line for line in run.said("gap"))
     mine = values_of(run.rows, 0, "sm_active")
     assert len(mine) == len(set(mine)), "nothing twice"

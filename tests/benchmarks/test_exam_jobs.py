@@ -17,6 +17,7 @@ from tests.fakes.jobs.phases import Kind
 from tests.fakes.jobs.samplers import DCGM, GPM, HELD, NVML, SAMPLINGS, TEN, THIRTY, Samples, Sampling, sample
 from tests.fakes.jobs.write import write
 
+pytestmark = pytest.mark.slow  # nothing of GSSR is tested here, but what its examinations are made with
 BUSY = Kind(engine=1.0, sm=0.8, occupancy=0.4, tensor=0.5, dram=0.4, host_rx=0.25, fabric=0.1)
 
 

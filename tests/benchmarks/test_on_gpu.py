@@ -21,6 +21,7 @@ from gssr.backends.base import UnusableError
 from gssr.metrics import NAMES
 from gssr.peaks import peaks_of
 
+pytestmark = pytest.mark.slow  # nothing of GSSR is tested here, but what measures it
 ROOT = Path(__file__).parent.parent.parent
 FAKES = Path(__file__).parent.parent / "fakes"
 H100 = "NVIDIA H100 80GB HBM3"

@@ -11,6 +11,7 @@ MOST_GROWN = {"sampler": 1.5e6, "follow": 1.5e6, "live screen": 6e6}
 """Bytes; caches are still being filled. Keeping what was sampled would take more."""
 
 
+@pytest.mark.slow
 def test_nothing_grows_in_hours_but_the_recording(tmp_path: Path) -> None:
     try:
         looks = soak.soaked(tmp_path, hours=0.5)

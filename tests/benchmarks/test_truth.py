@@ -1,5 +1,6 @@
 """The account and the verdicts are right of simulated jobs, by the figures that the benchmark prints."""
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.fakes.jobs import draw as drawing
 from tests.fakes.jobs.booked import BookedJob, booked_job, comparable
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("truth")]  # so that it is examined once
-JOBS, GPU_SECONDS = 40, 5_000
+JOBS, FEW_JOBS, GPU_SECONDS = 40, 10, 5_000
 """So many jobs, of those that are cheap to simulate."""
 
 
@@ -22,12 +23,11 @@ def _is_cheap(booked: BookedJob) -> bool:
     return len(booked.job.plan.gpus) * booked.job.plan.seconds <= GPU_SECONDS
 
 
-@pytest.fixture(scope="module")
-def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
-    jobs = [booked for booked in map(booked_job, drawing.half(1, 400)) if _is_cheap(booked)][:JOBS]
+def examined(folder: Path, n: int) -> dict[str, Figure]:
+    """What the benchmark prints of the first n jobs."""
     tally = Tally()
-    for booked in jobs:
-        path = tmp_path_factory.mktemp("job") / "job.sql"
+    for number, booked in enumerate(islice(filter(_is_cheap, map(booked_job, drawing.half(1, 400))), n)):
+        path = folder / f"{number}.sql"
         booked.write(str(path))
         reader = open_recording(path).runs[0]
         judgement = judge_window(reader, np.arange(len(reader.gpus)))
@@ -36,6 +36,12 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
     return {figure.what.removeprefix("truth: "): figure for figure in tally.figures("truth")}
 
 
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
+    return examined(tmp_path_factory.mktemp("jobs"), JOBS)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "least"),
     [("top level within 0.10", 0.9), ("leaves within 0.10", 0.75), ("precision", 0.85), ("recall", 0.85)],
@@ -45,7 +51,10 @@ def test_account_and_verdicts_are_right(what: str, least: float, figures: dict[s
     assert figures[what].value >= least, figures
 
 
-def test_no_sick_job_is_met_with_silence_and_no_healthy_one_warned_about(figures: dict[str, Figure]) -> None:
+@pytest.mark.parametrize("n", [FEW_JOBS, pytest.param(JOBS, marks=pytest.mark.slow)])
+def test_no_sick_job_is_met_with_silence_and_no_healthy_one_warned_about(tmp_path: Path, n: int) -> None:
+    figures = examined(tmp_path, n)
+    assert figures["jobs"].value == n
     assert figures["sick jobs with silence"].value == figures["healthy jobs warned about"].value == 0
 
 

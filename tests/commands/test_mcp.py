@@ -17,15 +17,19 @@ import pytest
 from gssr.backends.synthetic.bulk import generate
 from gssr.commands.mcp_server import MOST_CHARACTERS, answer, path_below, refuse_links
 
-pytest.importorskip("mcp")
-from mcp import Client, StdioServerParameters
-
 ROOT = Path(__file__).parents[2]
 TRACE = ROOT / "tests" / "traces" / "samples" / "straggler-rank2.json.gz"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def protocol() -> None:
+    """Skip without the protocol's package. It is imported here: that takes seconds, in each process that collects tests."""
+    pytest.importorskip("mcp")
+
+
 def ask(folder: Path, *questions: tuple[str, dict[str, Any]]) -> list[tuple[bool, str]]:
     """What the server of a folder answers: whether it is an error, and the text."""
+    from mcp import Client, StdioServerParameters
 
     async def asked() -> list[tuple[bool, str]]:
         server = StdioServerParameters(

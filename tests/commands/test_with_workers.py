@@ -14,7 +14,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from distributed import Client
 
 from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
@@ -68,6 +67,8 @@ class Cluster:
 
     def have(self, n_workers: int) -> None:
         """Wait until there are so many workers, or more."""
+        from distributed import Client  # not where tests are collected: it takes a second
+
         if n_workers > self._n_workers:
             self._start("worker", "--nworkers", str(n_workers - self._n_workers), "--nthreads", "1", self.address)
             self._n_workers = n_workers
@@ -104,7 +105,7 @@ def contents(dataset: Path) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
-@pytest.mark.parametrize("n_workers", [1, 2, 4])
+@pytest.mark.parametrize("n_workers", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_workers_of_dask_say_what_one_process_says(
     n_workers: int, folder: Path, tmp_path: Path, cluster: Cluster, printed: Printed
 ) -> None:
@@ -224,7 +225,7 @@ def test_workers_that_are_gone_for_long_are_not_waited_for(monkeypatch: pytest.M
         check()
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+@pytest.mark.parametrize("n_ranks", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), 3])
 def test_ranks_of_mpi_say_what_one_process_says(
     n_ranks: int, folder: Path, tmp_path: Path, requires: Callable[..., None], printed: Printed
 ) -> None:

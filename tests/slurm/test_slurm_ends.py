@@ -71,6 +71,7 @@ def test_a_cancelled_job_of_several_nodes_loses_nothing(slurm, tmp_path: Path) -
     assert min(last_seconds(reader).values()) > ended - 0.2
 
 
+@pytest.mark.slow
 def test_what_does_not_heed_sigterm_is_recorded_until_its_sigkill(slurm, tmp_path: Path) -> None:
     def cancel(step: subprocess.Popen[str], job: str) -> None:
         slurm.run("scancel", job)
@@ -91,6 +92,7 @@ def test_when_srun_is_terminated_ranks_are_killed_at_once_and_lose_a_second_at_m
     assert max(lost.values()) < MOST_LOST, lost
 
 
+@pytest.mark.slow
 def test_when_srun_is_killed_slurm_ends_the_ranks_which_lose_a_second_at_most(slurm, tmp_path: Path) -> None:
     code, ended = both(slurm, tmp_path, "sleep 60", lambda step, _job: step.kill())
     until(lambda: recorded(tmp_path).state != "running")

@@ -117,6 +117,7 @@ def test_a_batch_job_is_recorded_and_its_log_ends_with_the_page(cluster: Cluster
     assert log.splitlines()[-1].startswith("GSSR score=") and "gpus=8" in log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
 def test_a_job_at_its_time_limit_is_merged(cluster: Cluster, folder: Path) -> None:
     (folder / "train.py").write_text("import time; time.sleep(60)")
@@ -159,6 +160,7 @@ def test_components_of_a_heterogeneous_job_are_one_run(cluster: Cluster, folder:
     assert log.splitlines()[-1].startswith("GSSR score=") and "gpus=4" in log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
 def test_a_requeued_job_adds_a_run_and_its_program_may_ask_for_that(cluster: Cluster, folder: Path) -> None:
     (folder / "train.py").write_text(_SAVES_WHEN_TOLD)

@@ -56,7 +56,13 @@ def overwriting_one_of_two(folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     "made",
-    [several_ranks, added_to_another_run, added_on_a_shared_filesystem, overwriting, overwriting_one_of_two],
+    [
+        several_ranks,
+        pytest.param(added_to_another_run, marks=pytest.mark.slow),
+        added_on_a_shared_filesystem,
+        pytest.param(overwriting, marks=pytest.mark.slow),
+        overwriting_one_of_two,
+    ],
     ids=lambda f: f.__name__,
 )
 def test_a_merge_killed_at_any_moment_is_as_if_it_had_not_begun_or_had_ended(tmp_path, made, monkeypatch):

@@ -51,7 +51,7 @@ def test_a_planted_cause_is_reached_in_six_keys(answer: Answer, plants: dict[str
             await pilot.press(key)
             await until(pilot, lambda: app.screen is not app.screen_stack[0] or app.pane.is_ready)
         try:
-            await until(pilot, lambda: all(word in words() for word in answer.words), 5.0)
+            await until(pilot, lambda: all(word in words() for word in answer.words))
         except AssertionError:
             raise AssertionError(seen(app)) from None
 

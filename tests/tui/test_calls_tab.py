@@ -157,7 +157,7 @@ def test_l_leads_to_the_longest_interval_of_a_name_on_its_track() -> None:
             app.query_one(CallsPane).choose(name)
             if not table.display or name == "functions":
                 continue
-            for _ in table.order[:2]:
+            for _ in table.order[: 2 if lanes is None else 1]:  # the next row of the first table as well
                 await pilot.pause()
                 longest = table.values["max_ns"][table.item]
                 held = table.values["name"][table.item]

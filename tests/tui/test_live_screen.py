@@ -95,16 +95,14 @@ def test_without_a_score_the_number_is_of_the_time_that_it_names(tmp_path: Path)
     work(app, steps)
 
 
-@pytest.mark.parametrize(
-    ("digit", "screen"), [("2", "gpus"), ("3", "time"), ("4", "balance"), ("5", "why"), ("1", "job")]
-)
-def test_digits_go_to_screens(recording: str, digit: str, screen: str) -> None:
+def test_digits_go_to_screens(recording: str) -> None:
     app = live_screen(recording)
 
     async def steps(pilot: Pilot[int]) -> None:
-        await pilot.press(digit)
-        await pilot.pause(0.2)
-        assert app.view.screen == screen and app.query_one("#screens", TabbedContent).active == screen
+        for digit, screen in (("2", "gpus"), ("3", "time"), ("4", "balance"), ("5", "why"), ("1", "job")):
+            await pilot.press(digit)
+            tabs = app.query_one("#screens", TabbedContent)
+            await until(pilot, lambda tabs=tabs, at=screen: app.view.screen == tabs.active == at)  # type: ignore[misc]
 
     work(app, steps)
 
@@ -114,7 +112,7 @@ def test_of_digits_typed_faster_than_screens_are_drawn_the_last_counts(recording
     app = live_screen(recording)
 
     async def steps(pilot: Pilot[int]) -> None:
-        for digits in ("2345", "1354", "5243", "4315", "3451"):  # each ends elsewhere than the one before
+        for digits in ("2345", "1354", "3451"):  # each ends elsewhere than the one before
             for digit in digits:
                 app.post_message(Key(digit, digit))  # as a terminal sends it, and nobody waits for what comes of it
                 await asyncio.sleep(seconds)
@@ -347,12 +345,13 @@ def test_a_metric_is_chosen_by_a_part_of_its_name(recording: str) -> None:
 def test_z_gives_the_focused_panel_the_whole_screen_and_takes_it_back(
     recording: str, tmp_path: Path, screen: ScreenName
 ) -> None:
-    other = str(tmp_path / "train.sql")
-    generate(other, "train", 8, 0.02, 0.5)
-    app = live_screen(recording, other, view=View(screen=screen))
+    watched = [recording, str(tmp_path / "train.sql")][: 2 if screen == "compare" else 1]
+    if screen == "compare":
+        generate(watched[1], "train", 8, 0.02, 0.5)
+    app = live_screen(*watched, view=View(screen=screen))
 
     async def steps(pilot: Pilot[int]) -> None:
-        await until(pilot, lambda: app.focused is not None and len(app.results) == 1 + (screen == "compare"))
+        await until(pilot, lambda: app.focused is not None and len(app.results) == len(watched))
         first = app.focused
         while True:
             assert app.focused is not None
@@ -392,16 +391,13 @@ def test_help_names_the_keys_of_the_focused_panel(recording: str) -> None:
     app = live_screen(recording)
 
     async def steps(pilot: Pilot[int]) -> None:
-        await pilot.press("2")
-        await pilot.pause(0.2)
+        await pilot.press("2", "question_mark")
+        await until(pilot, lambda: "sort by the next" in " ".join(seen(app).split()))
+        assert app.screen.query(HelpPanel)
         await pilot.press("question_mark")
-        await pilot.pause(0.2)
-        assert app.screen.query(HelpPanel) and "sort by the next" in " ".join(seen(app).split())
-        await pilot.press("question_mark")
-        await pilot.pause(0.2)
-        assert not app.screen.query(HelpPanel)
+        await until(pilot, lambda: not app.screen.query(HelpPanel))
 
-    work(app, steps, (200, 50))
+    work(app, steps, (160, 50))
 
 
 def test_help_that_does_not_fit_is_scrolled_and_closed_by_keys(recording: str) -> None:
@@ -421,33 +417,40 @@ def test_help_that_does_not_fit_is_scrolled_and_closed_by_keys(recording: str) -
     work(app, steps, (80, 24))
 
 
-@pytest.mark.parametrize("size", [(30, 8), (59, 15), (80, 16), (80, 24), (120, 36), (200, 60), (300, 90)])
 @pytest.mark.parametrize("glyphs", [UTF8, ASCII])
-def test_every_size_says_the_score(recording: str, size: tuple[int, int], glyphs: Glyphs) -> None:
+def test_every_size_says_the_score(recording: str, glyphs: Glyphs) -> None:
     app = live_screen(recording, glyphs=glyphs)
 
     async def steps(pilot: Pilot[int]) -> None:
-        assert "score" in seen(app)
-        if glyphs is ASCII:
-            drawn = seen(app).rpartition("\n m ")[0] if size[1] > 10 else ""
-            assert drawn.isascii(), {char for char in drawn if ord(char) > 127}
-        await pilot.resize_terminal(80, 24)
+        for size in ((30, 8), (59, 15), (80, 16), (200, 60), (120, 36), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda size=size: app.screen.size == size and "score" in seen(app))  # type: ignore[misc]
+            if glyphs is ASCII:
+                drawn = seen(app).rpartition("\n m ")[0] if size[1] > 10 else ""
+                assert drawn.isascii(), {char for char in drawn if ord(char) > 127}
         await until(pilot, lambda: "every GPU over time" in seen(app))
 
-    work(app, steps, size)
+    work(app, steps, (30, 8))
 
 
 def test_in_ascii_textuals_own_widgets_are_so_too(recording: str) -> None:
     app = live_screen(recording, glyphs=ASCII)
 
     async def steps(pilot: Pilot[int]) -> None:
-        for key in ("question_mark", "2", "down", "m", "escape", "t", "escape", "T", "escape", "e", "escape", "ctrl+p"):
-            await pilot.press(key)
-            app.notify("50 °C – ▁▂ 中 ⠿")
+        app.notify("50 °C – ▁▂ 中 ⠿")
+        for opened, closed in (
+            ("question_mark",) * 2,
+            ("2", "down"),
+            *((key, "escape") for key in "mtTe"),
+            ("ctrl+p", ""),
+        ):
+            await pilot.press(opened)
             await pilot.pause(0.2)
             assert seen(app).isascii(), seen(app)
+            if closed:
+                await pilot.press(closed)
 
-    work(app, steps)
+    work(app, steps, (80, 30))
 
 
 def test_below_the_least_size_the_lowest_gpus_are_told(recording: str) -> None:
@@ -461,9 +464,7 @@ def test_below_the_least_size_the_lowest_gpus_are_told(recording: str) -> None:
     work(app, steps, (58, 15))
 
 
-@pytest.mark.parametrize(
-    "theme", ["gssr", "gssr-viridis", "ansi-dark", "ansi-light", "colourless", "nord", "textual-light"]
-)
+@pytest.mark.parametrize("theme", ["gssr", "gssr-viridis", "ansi-light", "colourless", "nord"])
 def test_every_theme_draws(recording: str, theme: str) -> None:
     app = LiveScreen([Watch(WatchedRecording(recording))], UTF8, 10.0, 256, theme)
 
@@ -518,7 +519,7 @@ def test_q_leaves_without_an_error(recording: str) -> None:
     assert app.return_code == 0
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 160])
+@pytest.mark.parametrize("width", [60, 80, 160])
 def test_the_footer_cuts_no_key_and_always_leads_to_all(recording: str, width: int) -> None:
     app = live_screen(recording, view=View(screen="why"))
 

@@ -22,7 +22,6 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.report.live.metric_scales import full_scale
 from gssr.store.format.schema import TABLES
 from gssr.store.write.writer import Writer
-from gssr.tui.app import LiveScreen
 from gssr.tui.moves import MOVES, measured, of_metric
 from gssr.tui.view import Scene, ScreenName, View
 from tests.looking import live_screen, looked_at, seen, until, work
@@ -166,29 +165,34 @@ def test_job_keeps_the_gpus_score(job: str) -> None:
     assert own.splitlines()[3:7][0][:40] == of_nodes.splitlines()[3:7][0][:40]
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-def test_every_screen_draws_whatever_the_nodes_did(job: str, cpu_node: str, screen: ScreenName) -> None:
-    for path in (job, cpu_node):
-        app = live_screen(path, view=View(screen=screen))
+@pytest.mark.parametrize("has_gpus", [True, False])
+def test_every_screen_draws_whatever_the_nodes_did(job: str, cpu_node: str, has_gpus: bool) -> None:
+    metrics = "host:cpu_utilization", "host:fabric_rx_bytes"
+    app = live_screen(job if has_gpus else cpu_node)
 
-        async def steps(pilot: Pilot[int], app: LiveScreen = app) -> None:
-            for metric in ("host:cpu_utilization", "host:fabric_rx_bytes"):
-                app.change_view(replace(app.view, metric=metric))
-                for size in ((40, 10), (80, 24), (200, 60)):
-                    await pilot.resize_terminal(*size)
-                    await until(pilot, lambda: len(seen(app).splitlines()) >= 8)
+    def is_there(view: View) -> bool:
+        is_shown = app.view.screen == view.screen and app.results[0].query.metric == view.metric
+        return is_shown and len(seen(app).splitlines()) >= 8
 
-        work(app, steps, (80, 24))
+    async def steps(pilot: Pilot[int]) -> None:
+        for size in ((40, 10), (140, 50)):
+            await pilot.resize_terminal(*size)
+            for screen in SCREENS:
+                for metric in metrics if size == (40, 10) else metrics[:1]:
+                    app.go_to_screen(view := View(screen=screen, metric=metric))
+                    await until(pilot, lambda view=view: is_there(view))  # type: ignore[misc]
+
+    work(app, steps, (40, 10))
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-def test_where_there_is_no_gpu_the_node_is_shown(cpu_node: str, screen: ScreenName) -> None:
-    frame = scene_of(cpu_node, View(screen=screen)).frame
-    assert frame.by_node and frame.n_gpus == 1 and frame.grid.metric == "host:cpu_utilization"
-    assert np.isfinite(frame.grid.values).any() and asked_of(frame) is None
-    (text,) = looked_at(cpu_node, views=[View(screen=screen)], size=(120, 40))
-    assert "0 GPUs on 1 node" in text and "cpu" in text.lower()
-    assert "The rules look at" not in text and "lowest GPU" not in text
+def test_where_there_is_no_gpu_the_node_is_shown(cpu_node: str) -> None:
+    for screen in SCREENS:
+        frame = scene_of(cpu_node, View(screen=screen)).frame
+        assert frame.by_node and frame.n_gpus == 1 and frame.grid.metric == "host:cpu_utilization"
+        assert np.isfinite(frame.grid.values).any() and asked_of(frame) is None
+    for text in looked_at(cpu_node, views=[View(screen=screen) for screen in SCREENS], size=(120, 40)):
+        assert "0 GPUs on 1 node" in text and "cpu" in text.lower()
+        assert "The rules look at" not in text and "lowest GPU" not in text
 
 
 def test_the_job_screen_says_why_no_gpu_was_recorded(cpu_node: str) -> None:

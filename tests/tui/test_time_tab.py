@@ -399,7 +399,7 @@ def test_lanes_need_no_colours() -> None:
 
 def test_every_size_is_drawn(recording: str) -> None:
     app, trace = live_screen(recording), of_trace(training(2))
-    sizes = ((30, 8), (60, 16), (80, 24), (120, 36), (300, 90))
+    sizes = ((30, 8), (60, 16), (200, 60))
 
     async def steps(pilot: Pilot[int]) -> None:
         await pilot.press("3")
