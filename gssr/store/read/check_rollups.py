@@ -7,7 +7,6 @@ count the same samples, when they are read. So whatever is missing shows, and wh
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,26 +26,21 @@ _HEADS_KEPT, _HEADS_OF = 16, 4096
 """Whoever looks at a window in several ways asks for the same heads each time; of so many GPUs at most they are kept."""
 
 
-class RollupCounts(NamedTuple):
-    """``codes`` [n], ascending: the buckets of LONGEST seconds that rollups count, and ``rows`` [n] the samples in each.
-    ``lost``: those whose samples they don't count, or not all."""
-
-    codes: Ints
-    rows: Ints
-    lost: Ints
-
-
-def counted(part: Part) -> RollupCounts:
+def counted(part: Part) -> tuple[Ints, Ints, Ints]:
     """Find out which samples the coarsest rollups of a part count, whose run has ended. It is done once and kept with
-    the file. If their sum is not the number of rowids, every sample is looked at to find the buckets that are wrong."""
+    the file. If their sum is not the number of rowids, every sample is looked at to find the buckets that are wrong.
+
+    Returns the numbers of the buckets of LONGEST seconds that rollups count (``codes_of``), ascending, the samples in each,
+    and the numbers of those whose samples they don't count, or not all; int64.
+    """
     known = part.shard.counted
     if (part.first, part.last) not in known:
         known[part.first, part.last] = _count(part)
-    found: RollupCounts = known[part.first, part.last]
+    found: tuple[Ints, Ints, Ints] = known[part.first, part.last]
     return found
 
 
-def _count(part: Part) -> RollupCounts:
+def _count(part: Part) -> tuple[Ints, Ints, Ints]:
     layout = part_of(part.shard.file.layout, ())
     keys = part.keys(None) if len(part.shard.file.runs) > 1 else None  # else also those of GPUs whose rows don't count
     rolled = part.shard.rollups.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
@@ -54,7 +48,7 @@ def _count(part: Part) -> RollupCounts:
     rolled = replace(rolled, gpu=part.positions(rolled.gpu))
     codes, rows = _counts(rolled.of(rolled.gpu >= 0))
     if n_rows == n_rowids:
-        return RollupCounts(codes, rows, np.empty(0, np.int64))
+        return codes, rows, np.empty(0, np.int64)
     found, n = _in_samples(part)
     young = starts_of(found) >= part.thinned
     found, n = found[young], n[young]
@@ -66,7 +60,7 @@ def _count(part: Part) -> RollupCounts:
     # With fewer rows than rowids samples may be missing that a full disk had no space for.
     lost: Ints = found[told != n if n_rows > n_rowids else told < n]
     kept = ~np.isin(codes, lost)
-    return RollupCounts(codes[kept], rows[kept], lost)
+    return codes[kept], rows[kept], lost
 
 
 def _counts(buckets: Buckets) -> tuple[Ints, Ints]:
@@ -92,8 +86,8 @@ def slices(part: Part, window: Window, level: int) -> Iterator[Window]:
     """Cut the window, in a part whose run has ended, into pieces that hold about _ROLLUPS_AT_ONCE rollups of ``level``
     seconds or fewer, if possible. It is cut only where a bucket of the coarsest level begins. Yields the pieces in
     order."""
-    known = counted(part)
-    starts = np.unique(starts_of(np.concatenate([known.codes, known.lost])))  # a wrong time may be years apart
+    codes, _, lost = counted(part)
+    starts = np.unique(starts_of(np.concatenate([codes, lost])))  # a wrong time may be years apart
     n = max(1, _ROLLUPS_AT_ONCE * level // LONGEST // max(1, len(part.position)))
     cuts: list[int] = starts[n::n].tolist()
     yield from window.at(cuts)
@@ -157,8 +151,8 @@ def _read_heads(part: Part, gpus: Ints | None, level: int, window: Window) -> tu
 def _clipped(part: Part, window: Window) -> Window:
     """Narrow a window (unix s) to the time from the first to the last of the coarsest buckets that the part has. It is
     returned as it is if there are none, or if samples were thinned: then finer rollups may be left of other times."""
-    known = counted(part)
-    starts = starts_of(np.concatenate([known.codes, known.lost]))
+    codes, _, lost = counted(part)
+    starts = starts_of(np.concatenate([codes, lost]))
     if not len(starts) or part.thinned > -np.inf:
         return window
     lower = max(window.start, float(starts.min()))
@@ -212,12 +206,12 @@ def _expected(part: Part, gpus: Ints | None, seconds: int, window: Window) -> tu
     """Find how many rows the buckets of ``seconds`` in the window should count, for these GPUs (positions; None: all).
     Returns the buckets' numbers, ascending, the rows of each, and the numbers of buckets whose samples the coarsest
     rollups are known not to count, or not all."""
-    known = counted(part)
-    lost = (known.lost[:, None] + np.arange(0, LONGEST, seconds)).reshape(-1)
+    codes, rows, uncounted = counted(part)
+    lost = (uncounted[:, None] + np.arange(0, LONGEST, seconds)).reshape(-1)
     lost = lost[_within(gpus, lost, window)]
     if seconds == LONGEST:
-        inside = _within(gpus, known.codes, window)
-        return known.codes[inside], known.rows[inside], lost
+        inside = _within(gpus, codes, window)
+        return codes[inside], rows[inside], lost
     return *_heads(part, gpus, seconds, window), lost
 
 
