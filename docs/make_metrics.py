@@ -127,7 +127,7 @@ for devices (arXiv 2603.26576). Ours differ from TALP's:
 
 - TALP watches the calls of a program from within. Ours are read from samples of counters, so they have the breakdown's
   confidence and error, and need nothing of the program.
-- Computing is all of `working`, with kernels that fill few SMs and what lower clocks cost. Communication is collective
+- Computing is all of `working`, with kernels too small for a GPU and what lower clocks cost. Communication is collective
   kernels. A GPU that waits for a copy is idle, so copies lower orchestration.
 - They are by GPU, not by process: several ranks on one GPU are one.
 - Only time that was measured counts. GPUs that did nothing, start-up and end count as time without work.

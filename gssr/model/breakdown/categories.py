@@ -31,7 +31,9 @@ CATEGORIES: tuple[TimeCategory, ...] = (
     TimeCategory("working.fp64", "FP64", "computes in FP64", "computing in FP64", False),
     TimeCategory("working.memory", "memory", "limited by memory bandwidth", "work limited by memory bandwidth", False),
     TimeCategory("working.other", "works", "other work", "other work", False),
-    TimeCategory("working.few_sms", "few SMs", "runs kernels that fill few SMs", "spent in kernels that fill few SMs", True),
+    TimeCategory(
+        "working.few_sms", "few SMs", "runs kernels too small for a GPU", "spent in kernels too small for a GPU", True
+    ),
     TimeCategory("working.slowed", "slowed", "lost to lower clocks", "lost to lower clocks", True),
     TimeCategory(
         "communication.transferring", "transfers", "moves data to other GPUs", "communication that nothing hides", True,

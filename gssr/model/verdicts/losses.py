@@ -106,8 +106,8 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, title: dict[s
 
 def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Finding]:
     """Make a finding of the one metric that moved most in the time of the category ``name``: its mean then and over the
-    whole window. Metrics that moved more then than on average come before all others. [] if nothing moved then, or none
-    of the ``metrics`` was measured."""
+    whole window, or that both are the same. Metrics that moved more then than on average come before all others. [] if
+    nothing moved then, or none of the ``metrics`` was measured."""
     weight = job.breakdown.share_over_time(name)
     best: tuple[bool, float, Finding] | None = None
     for metric in metrics:
@@ -119,7 +119,9 @@ def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Findin
             continue
         there = float(weight[known] @ rate[known] / weight[known].sum())
         mean = float(rate[known].mean())
-        text = f"{words.label(metric)} {words.amount(there, metric)}{per} then, {words.amount(mean, metric)} on average"
+        there_in_words, mean_in_words = words.amount(there, metric), words.amount(mean, metric)
+        when = "then as at all times" if there_in_words == mean_in_words else f"then, {mean_in_words} on average"
+        text = f"{words.label(metric)} {there_in_words}{per} {when}"
         if best is None or (there > mean, there) > best[:2]:
             best = there > mean, there, finding_in_words(metric, there, text)
     return [best[2]] if best is not None and best[1] > 0 else []

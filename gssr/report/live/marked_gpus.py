@@ -42,9 +42,9 @@ def legend_of_culprits(result: Result) -> str:
     """Say what the mark of the GPUs that are singled out stands for: that the others wait for them, or what the worst
     verdict says of them; else that they are unlike the rest. Empty if no GPU has a mark."""
     if result.awaited:
-        is_one = len(result.awaited) == 1
-        who = clean(named(result.gpus, result.awaited)) if not result.by_node else ""
-        return f"{who} {'waits least, the rest for it' if is_one else 'wait least, the rest for them'}".strip()
+        if result.by_node:
+            return "the others wait for it" if len(result.awaited) == 1 else "the others wait for these"
+        return f"the others wait for {clean(named(result.gpus, result.awaited))}"
     if result.singled_out:
         verdicts = result.judgement.verdicts if result.judgement is not None else ()
         blaming = verdict_on_few(verdicts, len(result.looked_at))
