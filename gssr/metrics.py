@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Literal, NamedTuple
 
-from gssr.spelling import did_you_mean, meant
+from gssr.spelling import did_you_mean_or_list, meant
 
 Kind = Literal["gauge", "rate", "counter", "bits"]
 """gauge: a state at (or averaged up to) the sample's time; rate: per second; counter: only its differences mean
@@ -389,7 +389,5 @@ def select(names: str) -> tuple[Metric, ...]:
         raise ValueError("no metric named; known: " + ", ".join(BY_NAME))
     for name in wanted:
         if name not in BY_NAME:
-            raise ValueError(
-                f"unknown metric {name!r}{did_you_mean(meant(name, BY_NAME))}; known: {', '.join(BY_NAME)}"
-            )
+            raise ValueError(f"unknown metric {name!r}{did_you_mean_or_list(meant(name, BY_NAME), 'known:', BY_NAME)}")
     return tuple(metric for metric in METRICS + DERIVED if metric.name in wanted)

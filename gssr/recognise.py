@@ -492,7 +492,10 @@ def _of_text(text: bytes) -> RecognisedFile | None:
             return RecognisedFile(kind)
     if is_wide:
         return RecognisedFile("", "is text in UTF-16: write it as UTF-8")
-    return RecognisedFile("", "is not a recording (not an SQLite database), and no known trace or log")
+    return RecognisedFile(
+        "",
+        "is not a recording (not an SQLite database), and no known trace (docs/traces.md) or log (docs/import.md)",
+    )
 
 
 def _is_of_ncu(text: bytes) -> bool:

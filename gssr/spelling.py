@@ -35,6 +35,13 @@ def did_you_mean(names: Iterable[str]) -> str:
     return f"; did you mean {words}?" if words else ""
 
 
+def did_you_mean_or_list(names: Iterable[str], heading: str, known: Iterable[str]) -> str:
+    """Write the end of a sentence about a name that is not known: the question, and the list of all names under its
+    heading. Without ``names`` the list alone."""
+    question, listed = did_you_mean(names), ", ".join(known)
+    return f"{question} {heading[0].upper()}{heading[1:]} {listed}" if question else f"; {heading} {listed}"
+
+
 def meant(word: str, known: Iterable[str]) -> list[str]:
     """Find the names that may have been meant: those spelt alike, else those that hold the word."""
     names = list(known)

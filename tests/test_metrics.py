@@ -98,7 +98,7 @@ def test_select_keeps_the_catalogues_order_and_each_once() -> None:
     [
         ("", "no metric named; known: gpu_utilization, "),
         (" , ", "no metric named; known: gpu_utilization, "),
-        ("sm_activ", "unknown metric 'sm_activ'; did you mean sm_active"),
+        ("sm_activ", "unknown metric 'sm_activ'; did you mean sm_active? Known: gpu_utilization, "),
         ("sm_active,xyz", "unknown metric 'xyz'; known: gpu_utilization, "),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -59,7 +59,26 @@ def in_browser() -> bool:
 def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
     """Add the command's options to a parser."""
     for option in command.options:
-        parser.add_argument(*option.flags, **option.settings)
+        settings = dict(option.settings)
+        if "choices" in settings:
+            settings["type"] = _one_of(settings["choices"])
+        parser.add_argument(*option.flags, **settings)
+
+
+def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    """Return what argparse converts a word by that has to be one of these: the word itself, or a sentence with what may have
+    been meant."""
+
+    def checked(word: str) -> str:
+        """Return the word. Raises ArgumentTypeError for any other."""
+        if word not in choices:
+            from gssr.spelling import did_you_mean_or_list, similar
+
+            names = did_you_mean_or_list(similar(word, choices), "choose from", choices)
+            raise argparse.ArgumentTypeError(f"no {word!r}{names}")
+        return word
+
+    return checked
 
 
 def tell(text: str) -> None:

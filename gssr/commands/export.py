@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
-from gssr.commands.inputs import looking_at, traces_among
+from gssr.commands.inputs import looking_at, no_recording_in, traces_among
 from gssr.commands.with_workers import WORKERS, with_workers
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str], workers: "Wo
     for sentence in unreadable:
         tell(sentence)
     if not (found or traces):
-        return fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
+        return fail(no_recording_in(options.places), BAD_INPUT)
     n_traced, n_runs, n_there, code = 0, 0, 0, OK
     problems: Sequence[str] = ()
     try:
@@ -226,7 +226,7 @@ def _one_file(options: argparse.Namespace) -> int:
             except RecordingError as error:
                 code = fail(str(error), BAD_INPUT)
         if not runs:
-            return code or fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
+            return code or fail(no_recording_in(options.places), BAD_INPUT)
         try:
             _write(runs, options, access_of(found), bar)
         except (RecordingError, ExportError) as error:

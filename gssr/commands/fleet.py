@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
-from gssr.commands.inputs import fleet_at, growing_at, open_index
+from gssr.commands.inputs import fleet_at, growing_at, no_recording_in, open_index
 from gssr.commands.with_workers import WORKERS, with_workers
 
 if TYPE_CHECKING:
@@ -22,11 +22,14 @@ OLD_BY = ("gpu",)
 """The earlier name of model, which JSON has as well."""
 JUDGED_BY = ("cause", "verdict")
 """By these every run has to be judged, which takes several times as long; the second one is the old name of the first."""
-SORTS_OF_CAUSES = ("wasted", "hours", "runs", "name")
-"""What the hours of a cause can be sorted by: nothing else is known of them."""
+LOST = "lost"
+SORTS_OF_CAUSES = (LOST, "wasted", "hours", "runs", "name")
+"""What the hours of a cause can be sorted by: nothing else is known of them. What a cause has lost, CSV and JSON call
+wasted, as of all other groups."""
 SORTS = (
     "wasted", "idle", "unused", "uneven", "throttled", "hours", "energy", "wasted-energy", "score", "runs", "name",
 )  # fmt: skip
+"""What everything else can be sorted by."""
 _RECORDINGS = (".sql", ".sql.d", ".sql.d/")
 IDLE_HELD = 3
 """Exit code of --watch where GPUs are held idle."""
@@ -47,7 +50,12 @@ OPTIONS = (
     ),
     Option(
         ("--sort",),
-        {"choices": SORTS, "default": "wasted", "metavar": "HOW", "help": f"{', '.join(SORTS)} (default: wasted)"},
+        {
+            "choices": (*SORTS, LOST),
+            "default": "wasted",
+            "metavar": "HOW",
+            "help": f"{', '.join(SORTS)} (default: wasted); by cause {', '.join(SORTS_OF_CAUSES)} (default: {LOST})",
+        },
     ),
     Option(
         ("--since",),
@@ -162,6 +170,8 @@ def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers
         wrong = f"--watch and --{other}: choose one"
     if wrong is None and options.by in JUDGED_BY and options.sort not in SORTS_OF_CAUSES:
         wrong = f"--sort {options.sort}: by cause, hours can be sorted by {', '.join(SORTS_OF_CAUSES)}"
+    if wrong is None and options.sort == LOST and options.by not in JUDGED_BY:
+        wrong = f"--sort {LOST}: goes with --by {JUDGED_BY[0]}; else one of {', '.join(SORTS)}"
     if wrong is None and options.index is not None and options.no_index:
         wrong = "--index and --no-index: choose one"
     if wrong is not None:
@@ -203,7 +213,8 @@ def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers
     if not found.n_recordings:
         for sentence in found.unreadable:
             tell(sentence)
-        return fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
+        others = " and the files of other tools" if options.foreign else ""
+        return fail(no_recording_in(options.places) + others, BAD_INPUT)
     if not found.runs and len(found.unreadable) >= found.n_recordings:
         for sentence in found.unreadable:
             tell(sentence)
@@ -221,12 +232,14 @@ def _keep(found: "Fleet", path: str) -> int:
     """Write what was found into the database at this path, and say so; return the exit code."""
     from gssr.convert.fleet_database import update_database
     from gssr.convert.tables import ExportError
+    from gssr.render.scale import count
 
     try:
         n_new = update_database(path, found)
     except ExportError as error:
         return fail(f"--db: {error}", BAD_INPUT)
-    tell(f"{path}: {len(found.runs):,} runs are in it as they are now, {n_new:,} of them new")
+    n_updated = len(found.runs) - n_new
+    tell(f"{path}: {count(n_new, 'new run')} added, {count(n_updated, 'run')} updated")
     return OK
 
 
@@ -262,9 +275,7 @@ def _watch(options: argparse.Namespace, index: "Index | None") -> int:
     if not found.n_recordings or (not found.runs and len(found.unreadable) >= found.n_recordings):
         for sentence in found.unreadable:
             tell(sentence)
-        return (
-            BAD_INPUT if found.n_recordings else fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
-        )
+        return BAD_INPUT if found.n_recordings else fail(no_recording_in(options.places), BAD_INPUT)
     if options.json:
         from gssr.report.fleet_watch import watch_json
 

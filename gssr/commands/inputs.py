@@ -57,6 +57,11 @@ def own_recordings(any_name: bool = False) -> list[str]:
     return [max(found, key=lambda entry: entry.stat().st_mtime).name.removesuffix(".d")] if found else []
 
 
+def no_recording_in(places: Sequence[str]) -> str:
+    """Say in a sentence that these folders and files hold no recording, and by which names one was looked for."""
+    return f"{', '.join(places)}: no recording is there: looked for *.sql and *.sql.d"
+
+
 def selectors(text: str) -> tuple[str, ...]:
     """Split what --gpus names, at the commas; see gssr.gpu_name.select_gpus. Empty if nothing is named."""
     return tuple(word.strip() for word in text.split(",") if word.strip())

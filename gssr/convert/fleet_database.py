@@ -30,7 +30,16 @@ from gssr.guarded_sqlite import (
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.fleet.allocations import PLACES, Allocated
 from gssr.model.fleet.figures import RUN_COLUMNS, RunFigures
-from gssr.model.fleet.fleet import BADLY_BALANCED, COMPUTING, Fleet, job_of, name_of, node_figures, week_of
+from gssr.model.fleet.fleet import (
+    BADLY_BALANCED,
+    COMPUTING,
+    LEAST_SHARE_OF_CAUSE,
+    Fleet,
+    job_of,
+    name_of,
+    node_figures,
+    week_of,
+)
 from gssr.store.disk import COMPANIONS, PLANTED, companion_path, is_file_or_none, is_planted, make_file
 from gssr.store.format.schema import Column
 
@@ -110,10 +119,17 @@ VIEWS: dict[str, str] = {
     "by_partition": _ranking("partition"),
     "by_state": _ranking("state"),
     "by_week": f"SELECT week, {_SUMS} FROM runs GROUP BY week ORDER BY week",
-    "by_cause": """SELECT cause, what, is_loss, count(*) AS runs, round(sum(gpu_hours), 3) AS gpu_hours FROM causes
-    GROUP BY cause ORDER BY is_loss DESC, gpu_hours DESC""",
+    "by_cause": f"""SELECT cause, what, is_loss, sum(causes.gpu_hours >= {LEAST_SHARE_OF_CAUSE} * runs.gpu_hours) AS runs,
+    round(sum(causes.gpu_hours), 3) AS gpu_hours FROM causes JOIN runs USING (run)
+    GROUP BY cause ORDER BY is_loss DESC, sum(causes.gpu_hours) DESC""",
     "causes_by_user": """SELECT user, cause, what, round(sum(causes.gpu_hours), 3) AS gpu_hours
     FROM causes JOIN runs USING (run) WHERE is_loss GROUP BY user, cause ORDER BY gpu_hours DESC""",
+    "lost_most": """SELECT job, (SELECT name FROM runs WHERE job = lost.job ORDER BY gpu_hours DESC LIMIT 1) AS name,
+    (SELECT user FROM runs WHERE job = lost.job ORDER BY gpu_hours DESC LIMIT 1) AS user,
+    (SELECT round(sum(gpu_hours), 3) FROM runs WHERE job = lost.job) AS gpu_hours,
+    round(sum(hours), 3) AS lost_gpu_hours, what AS main_cause, round(max(hours), 3) AS main_cause_gpu_hours
+    FROM (SELECT job, what, sum(causes.gpu_hours) AS hours FROM causes JOIN runs USING (run) WHERE is_loss
+    GROUP BY job, cause) AS lost GROUP BY job ORDER BY sum(hours) DESC""",
     "waste_most": f"""{_RUN_OF}, round(wasted_gpu_hours, 3) AS wasted_gpu_hours,
     round(idle_gpu_hours, 3) AS idle_gpu_hours, round(score, 3) AS score
     FROM runs WHERE runs.wasted_gpu_hours > 0 ORDER BY runs.wasted_gpu_hours DESC""",
@@ -128,7 +144,8 @@ VIEWS: dict[str, str] = {
     round(gpu_hours - recorded_gpu_hours, 3) AS unrecorded_gpu_hours FROM jobs
     WHERE gpu_hours - recorded_gpu_hours > 0.01 * gpu_hours ORDER BY unrecorded_gpu_hours DESC""",
 }
-"""A view for each question of a site."""
+"""A view for each question of a site. In lost_most ``what`` is that of the row with max(hours): SQLite takes columns that
+are not aggregated from the row of the only max()."""
 _PYTHON = {"TEXT": str, "REAL": float, "INTEGER": int}
 
 

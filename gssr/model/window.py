@@ -7,6 +7,7 @@ arrays have a row for each GPU, look at the others alone.
 import math
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -96,6 +97,9 @@ def cut(run: Window, start: str | float | None, end: str | float | None) -> Wind
     lower = parse_time(start, *run) if isinstance(start, str) else start
     upper = parse_time(end, *run) if isinstance(end, str) else end
     lasted = f"the run lasted {run.seconds:.6g} s"
+    if any(isinstance(text, str) and seconds_of(text.strip().lstrip("-")) is None for text in (start, end)):
+        with suppress(ValueError, OverflowError, OSError):  # a clock that never was
+            lasted = f"the run is from {_date(run.start)} to {_date(run.end)}"
     if lower is not None and upper is not None and lower >= upper:
         raise ValueError(f"the window from {start} to {end} is empty: it must begin before it ends ({lasted})")
     if lower is not None and lower >= run.end:
@@ -106,6 +110,12 @@ def cut(run: Window, start: str | float | None, end: str | float | None) -> Wind
         -math.inf if lower is None or lower <= run.start else lower,
         math.inf if upper is None or upper >= run.end else upper,
     )
+
+
+def _date(unix_time: float) -> str:
+    """Write a time as parse_time reads it: ``2026-05-01T12:00:00+02:00``, in this machine's zone. Raises ValueError,
+    OverflowError or OSError where no calendar has it."""
+    return datetime.fromtimestamp(unix_time).astimezone().isoformat(timespec="seconds")
 
 
 def average_of(origin: float, width: float, values: Floats) -> Average:

@@ -21,6 +21,8 @@ from gssr.report.page import labelled, section
 
 _KWH = 3.6e6  # J
 _BAR, _MOST_NAMED = 30, 5
+_GAP = 2
+"""Cells between the columns of a table."""
 _WIDE = 76
 """From so many cells on there is room for bars beside the totals."""
 _KINDS = {
@@ -90,7 +92,8 @@ def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -
     page = _Page(options, marks, _decimals(whole.gpu_hours), said, found)
     rows = _head(places, found, width, marks)
     if runs:
-        rows += [(), *page.totals(whole)]
+        lost = fleet.lost_gpu_hours(runs) if fleet.is_by_cause(options.by) else None
+        rows += [(), *page.totals(whole, lost)]
     if found.allocated is not None:
         rows += page.allocated(found.allocated)
     if runs:
@@ -141,8 +144,14 @@ def _head(places: Sequence[str], found: Fleet, width: int, marks: Glyphs) -> lis
 
 def _day(time: float | None) -> str | None:
     """Return the UTC day of a unix time as YYYY-MM-DD, or None if it is unknown or no calendar has it."""
+    minute = _minute(time)
+    return None if minute is None else minute.partition(" ")[0]
+
+
+def _minute(time: float | None) -> str | None:
+    """Return a unix time as YYYY-MM-DD HH:MM, UTC, or None if it is unknown or no calendar has it."""
     try:
-        return None if time is None else datetime.fromtimestamp(time, UTC).date().isoformat()
+        return None if time is None else datetime.fromtimestamp(time, UTC).isoformat(" ", "minutes").partition("+")[0]
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -171,13 +180,14 @@ class _Page:
     def _hours(self, value: float | None) -> str:
         return "-" if value is None else f"{value:,.{self._decimals}f}"
 
-    def totals(self, whole: RunGroup) -> list[Row]:
+    def totals(self, whole: RunGroup, lost: float | None) -> list[Row]:
         """Draw what all runs add up to, with its share of the GPU-hours; UNKNOWN or "-" where a number is not known,
-        energy only if it is."""
+        energy only if it is. ``lost``: the GPU-hours that are lost by any cause; None where the page is not about causes."""
         width = self._options.width
         lines: list[tuple[str, float | None, str]] = [
             ("GPU-hours", whole.gpu_hours, ""),
             ("wasted", whole.wasted_gpu_hours, "GPU-hours × (1 - score)"),
+            *[("lost", lost, "a GPU could have worked then")] * (lost is not None),
             ("idle", whole.idle_gpu_hours, self._said("SM active below 2 %")),
             ("unused", whole.unused_gpu_hours, "of GPUs that were never used"),
             ("uneven", whole.imbalance_gpu_hours, "GPU-hours × imbalance"),
@@ -286,23 +296,35 @@ class _Page:
         return self._section(f"By {by}", columns, rows, len(groups), f"by {options.sort}")
 
     def causes(self, groups: Sequence[RunGroup]) -> list[Row]:
-        """Draw a table of what the GPU-hours went to, with their share of all of them."""
+        """Draw a table of what the GPU-hours went to, with their share of all of them.
+
+        A cause that counts in no run, and whose hours round to none, is left out. Where the page is too narrow for the
+        causes' codes, by which the database and JSON know them, a line says how wide it has to be.
+        """
         columns = [
             TableColumn("cause", drop=3), TableColumn("what"), TableColumn("runs", "right", drop=2),
             TableColumn("GPU-h", "right"),
             TableColumn("lost", "right"), TableColumn("%", "right", drop=1),
         ]  # fmt: skip
         total = sum(group.gpu_hours for group in groups)
-        rows: list[list[Cell]] = [
+        shown = [group for group in groups if group.n_runs or round(group.gpu_hours, self._decimals)]
+        texts = [
             [
-                self._name(group.key), CATEGORIES[POSITIONS[group.key]].label if group.key in POSITIONS else "computes",
+                group.key, CATEGORIES[POSITIONS[group.key]].label if group.key in POSITIONS else "computes",
                 f"{group.n_runs:,}", self._hours(group.gpu_hours),
-                (Span(self._hours(group.wasted_gpu_hours) if group.wasted_gpu_hours else "-", "value"),),
+                self._hours(group.wasted_gpu_hours) if group.wasted_gpu_hours else "-",
                 fixed(100 * group.gpu_hours / total if total else None, 1),
             ]
-            for group in groups[: self._options.most]
+            for group in shown[: self._options.most]
         ]  # fmt: skip
-        return self._section("Where do the GPU-hours go?", columns, rows, len(groups), f"by {self._options.sort}")
+        rows: list[list[Cell]] = [[*own[:4], (Span(own[4], "value"),), *own[5:]] for own in texts]
+        sort = "lost" if self._options.sort == "wasted" else self._options.sort
+        page = self._section("Where do the GPU-hours go?", columns, rows, len(shown), f"by {sort}")
+        titles = [column.title for column in columns]
+        needed = sum(max(map(len, cells)) for cells in zip(titles, *texts, strict=True)) + _GAP * (len(columns) - 1)
+        if self._options.width < needed:
+            page += wrap(f"--width {needed} shows the causes' codes, too", self._options.width)
+        return page
 
     def runs(self, title: str, runs: Sequence[RunFigures], about: str = "") -> list[Row]:
         """Draw a table of the first ``most`` runs; no rows without any. ``about``: the column that stays on a narrow
@@ -382,7 +404,7 @@ class _Page:
         first of ``n``."""
         shown = f"the first {len(rows)} of {n:,}" if n > len(rows) else ""
         head = section(title, self._options.width, self._marks, ", ".join(word for word in (about, shown) if word))
-        return [*head, *table(columns, rows, self._options.width, self._marks, gap=2)]
+        return [*head, *table(columns, rows, self._options.width, self._marks, gap=_GAP)]
 
     def _allocated_by(self, by: str) -> dict[str, float]:
         """Return the GPU-hours that were allocated to each user, account or partition; {} for other keys, and where
@@ -442,7 +464,7 @@ def _notes(found: Fleet, whole: RunGroup, width: int, marks: Glyphs) -> list[Row
     """List what is missing or not counted: runs without score or GPUs, copies, and recordings that could not be read;
     no rows if there is nothing."""
     sentences = []
-    unscored = f"{whole.gpu_hours - whole.scored_gpu_hours:,.{_decimals(whole.gpu_hours)}f}"
+    unscored = f"{whole.gpu_hours - (whole.scored_gpu_hours or 0.0):,.{_decimals(whole.gpu_hours)}f}"
     n_unscored = sum(run.score is None and run.n_gpus > 0 for run in found.runs)
     if n_unscored:
         sentences.append(
@@ -453,7 +475,9 @@ def _notes(found: Fleet, whole: RunGroup, width: int, marks: Glyphs) -> list[Row
     if without:
         sentences.append(f"{_named(without, 'run')}: no GPU was recorded; gssr analyze shows why")
     if found.n_earlier:
-        sentences.append(f"not counted, as begun before --since: {count(found.n_earlier, 'run')}")
+        began = None if found.runs else _minute(found.newest_earlier)
+        newest = "" if began is None else f"; the newest began {began} UTC"
+        sentences.append(f"not counted, as begun before --since: {count(found.n_earlier, 'run')}{newest}")
     n_nameless = sum(run.job_id is None for run in found.runs)
     if found.allocated is not None and n_nameless:
         sentences.append(f"{count(n_nameless, 'run')} without a job's number: the accounting can't tell of which job")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from gssr.report.live.gpu_filter import metric_called
-from gssr.spelling import did_you_mean, meant
+from gssr.spelling import did_you_mean_or_list, meant
 from gssr.tui.view import TITLES, ScreenName
 
 _MOST_BYTES = 1 << 16
@@ -95,7 +95,7 @@ def screen_called(word: str) -> ScreenName:
     for name in TITLES:
         if name == word.lower():
             return name
-    raise ValueError(f"no screen {word!r}{did_you_mean(meant(word, TITLES))}; there are {', '.join(TITLES)}")
+    raise ValueError(f"no screen {word!r}{did_you_mean_or_list(meant(word, TITLES), 'there are', TITLES)}")
 
 
 def theme_called(word: str) -> str:
@@ -109,4 +109,4 @@ def theme_called(word: str) -> str:
     known += [name for name in BUILTIN_THEMES if name not in known]
     if word in known:
         return word
-    raise ValueError(f"no theme {word!r}{did_you_mean(meant(word, known))}; there are {', '.join(known)}")
+    raise ValueError(f"no theme {word!r}{did_you_mean_or_list(meant(word, known), 'there are', known)}")

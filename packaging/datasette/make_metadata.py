@@ -18,7 +18,8 @@ DATABASE = "fleet"
 """What Datasette calls fleet.db."""
 TITLE = "GPU use of recorded jobs"
 ABOUT = (
-    "What gssr fleet --db has read of many recordings. Begin at the view waste_most. Wasted is GPU-hours x (1 - score); "
+    "What gssr fleet --db has read of many recordings. Begin at the view lost_most. Lost is time in which a GPU could have "
+    "worked, by its cause; wasted is GPU-hours x (1 - score); "
     "idle is time in which a GPU did nothing, and can be had back without changing a program. Empty is unknown, never 0."
 )
 TEXTS = {
@@ -36,7 +37,8 @@ TEXTS = {
     "by_week": ("By week", "How much was used and wasted in each week?"),
     "by_cause": ("By cause", "What did the GPU-hours go to, over all runs? Losses first."),
     "causes_by_user": ("Causes by user", "What do each user's jobs lose their GPU-hours to? Largest loss first."),
-    "waste_most": ("Runs that wasted most", "Which jobs should support look at first?"),
+    "lost_most": ("Jobs that lost most", "Which jobs should support look at first, and for what? Largest loss first."),
+    "waste_most": ("Runs that wasted most", "Which runs are farthest from a score of 1, in GPU-hours?"),
     "never_used_gpus": ("Runs with GPUs that were never used", "Which jobs asked for more GPUs than they use?"),
     "badly_balanced": (
         "Badly balanced runs",
@@ -48,6 +50,9 @@ TEXTS = {
 """Of each table and view its title and description."""
 OF_VIEWS = {
     "runs": "number of runs",
+    "lost_gpu_hours": "GPU-hours of all its runs in which a GPU could have worked, h",
+    "main_cause": "what most of these were lost to",
+    "main_cause_gpu_hours": "GPU-hours that were lost to it, h",
     "slow_in": "number of runs in which it was slow",
     "unused_gpu_hours": "duration times the GPUs that were never used, h",
     "unrecorded_gpu_hours": "GPU-hours that were allocated and not recorded, h",
@@ -62,7 +67,9 @@ SUMMED = {
     "lowest_clock": "least mean clock of a GPU in any run, relative to that run's median GPU",
 }
 """And what those of several runs together."""
-GROUPED = ("by_user", "by_account", "by_partition", "by_state", "by_week", "by_cause", "causes_by_user", "slow_nodes")
+GROUPED = (
+    "by_user", "by_account", "by_partition", "by_state", "by_week", "by_cause", "causes_by_user", "lost_most", "slow_nodes",
+)  # fmt: skip
 SOURCES = {"by_cause": "causes", "causes_by_user": "causes", "slow_nodes": "nodes", "not_recorded": "jobs"}
 """The table whose columns a view has; of all others that is ``runs``."""
 

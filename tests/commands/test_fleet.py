@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ import pytest
 from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.commands.fleet import since_of
-from gssr.model.fleet.fleet import read_fleet
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.fleet.fleet import FleetRequest, read_fleet
 from gssr.render.cells import cell_width, clean
 from gssr.report.fleet import FleetPageOptions, fleet_page
 from gssr.report.terminal import to_text
@@ -153,6 +155,39 @@ def test_the_page_answers_who_wastes_what_idles_and_what_is_uneven(
     assert "Which nodes are slow?" not in section
 
 
+def test_the_page_by_cause_adds_up_what_is_lost_and_names_the_codes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = json.loads(printed(capsys, str(folder), "--json", "--by", "cause"))["groups"]["cause"]
+    assert {part["scored_gpu_hours"] for part in parts} == {None}
+    lost = sum(part["wasted_gpu_hours"] for part in parts)
+    wide, narrow = (printed(capsys, str(folder), "--by", "cause", "--width", width) for width in ("130", "60"))
+    for page in (wide, narrow):
+        assert re.search(rf"^lost +{lost:.3f} ", page, re.MULTILINE)
+        assert re.search(r"^── Where do the GPU-hours go\? ─+ by lost ─$", page, re.MULTILINE)
+    codes = re.findall(r"^([a-z_.]+)  +[A-Za-z]", wide.partition(" by lost ")[2], re.MULTILINE)
+    assert codes[1:] == [part["key"] for part in parts if part["n_runs"] or round(part["gpu_hours"], 3)]
+    assert "--width" not in wide
+    (needed,) = re.findall(r"^--width ([0-9]+) shows the causes' codes, too$", narrow, re.MULTILINE)
+    exact = printed(capsys, str(folder), "--by", "cause", "--width", needed)
+    below = printed(capsys, str(folder), "--by", "cause", "--width", str(int(needed) - 1))
+    assert all(f"\n{code} " in exact for code in codes) and not all(f"\n{code} " in below for code in codes)
+    by_lost, by_wasted = (printed(capsys, str(folder), "--by", "cause", "--sort", sort) for sort in ("lost", "wasted"))
+    assert by_lost == by_wasted
+
+
+def test_a_cause_in_which_no_run_counts_is_not_on_the_page(folder: Path) -> None:
+    found = read_fleet([str(folder / "0" / "train.sql")], FleetRequest(verdicts=True))
+    (run,) = found.runs
+    hours = [0.0] * len(CATEGORIES)
+    hours[POSITIONS["working.other"]] = run.gpu_hours
+    for name, own in (("idle.host", 1e-5), ("idle.copies", 0.01 * run.gpu_hours)):
+        hours[POSITIONS[name]] = own
+    few = found._replace(runs=(run._replace(hours_by_category=tuple(hours)),))
+    page = to_text(fleet_page(["x"], few, FleetPageOptions("cause")), False, False)
+    assert "waits for copies" in page and "waits for the CPU" not in page
+
+
 def test_hours_without_a_score_are_told_as_finely_as_all_others(folder: Path) -> None:
     found = read_fleet([str(folder / "0" / "train.sql")])
     unscored = tuple(run._replace(score=None, wasted_gpu_hours=None) for run in found.runs)
@@ -184,7 +219,9 @@ def printed_csv(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_runs_from_before_are_left_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     late = printed(capsys, str(folder), "--since", "30d")
-    assert "6 recordings, 0 runs" in late and "not counted, as begun before --since: 4 runs" in late
+    assert "6 recordings, 0 runs" in late and "not counted, as begun before --since: 4 runs; the newest began" in late
+    newest = max(run.started_at or 0.0 for run in read_fleet(sorted(map(str, folder.rglob("*.sql")))).runs)
+    assert datetime.fromtimestamp(newest, UTC).strftime("%Y-%m-%d %H:%M UTC") in " ".join(late.split())
     for more in ([], ["--index", str(folder / "index")], ["--index", str(folder / "index")]):
         assert main(["fleet", str(folder), "--since", "30d", "--json", *more]) == 0
         assert json.loads(capsys.readouterr().out)["n_earlier"] == 4
@@ -207,10 +244,17 @@ def test_times_are_dates_or_so_long_ago() -> None:
         (["--since", "soon", "."], 2, "--since: 'soon' is neither"),
         (["-n", "0", "."], 2, "--most: 0 is not above 0"),
         (["--json", "--csv", "."], 2, "choose one"),
-        (["--by", "cause", "--sort", "idle", "."], 2, "by cause, hours can be sorted by wasted, hours, runs, name"),
+        (["--by", "causes", "."], 2, "no 'causes'; did you mean cause? Choose from user, "),
+        (
+            ["--by", "cause", "--sort", "idle", "."],
+            2,
+            "by cause, hours can be sorted by lost, wasted, hours, runs, name",
+        ),
+        (["--sort", "lost", "."], 2, "--sort lost: goes with --by cause; else one of wasted, idle, "),
         (["--width", "3", "."], 2, "--width"),
         (["nothing.sql"], 1, "nothing.sql: no such file"),
-        (["."], 1, "no recording is there"),
+        (["."], 1, "no recording is there: looked for *.sql and *.sql.d\n"),
+        (["--foreign", "."], 1, "looked for *.sql and *.sql.d and the files of other tools\n"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(

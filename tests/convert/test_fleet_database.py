@@ -18,7 +18,9 @@ from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.commands.inputs import open_index
 from gssr.convert.fleet_database import APPLICATION_ID, INDEXES, KEYS, TABLES, VIEWS, update_database
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.fleet.allocations import Allocation, join
+from gssr.model.fleet.figures import RunFigures
 from gssr.model.fleet.fleet import Fleet, FleetRequest, groups, read_fleet
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +70,7 @@ def test_its_views_say_what_the_page_says(tmp_path: Path, found: Fleet) -> None:
     for group in groups(found.runs, "cause"):
         assert causes[group.key]["gpu_hours"] == pytest.approx(group.gpu_hours, abs=ROUNDED)
         assert causes[group.key]["is_loss"] == bool(group.wasted_gpu_hours)
+        assert causes[group.key]["runs"] == group.n_runs
     (sums,) = rows(path, "SELECT sum(gpu_hours) AS nodes, (SELECT sum(gpu_hours) FROM causes) AS causes FROM nodes")
     assert sums == pytest.approx({"nodes": sum(run.gpu_hours for run in found.runs), "causes": sums["nodes"]})
     assert {row["node"] for row in rows(path, "SELECT node FROM nodes")} == {"node0000", "node0001"}
@@ -79,6 +82,50 @@ def test_its_views_say_what_the_page_says(tmp_path: Path, found: Fleet) -> None:
     assert [row["name"] for row in rows(path, "PRAGMA table_info(runs)")] == [column.name for column in TABLES["runs"]]
     indexes = rows(path, "SELECT tbl_name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
     assert len(indexes) == len(INDEXES)
+
+
+def test_a_run_counts_in_a_cause_from_the_same_share_on_as_on_the_page(tmp_path: Path, found: Fleet) -> None:
+    path, (first, second, third) = tmp_path / "fleet.db", found.runs
+    at, works = POSITIONS["idle.host"], POSITIONS["working.other"]
+
+    def booked(run: RunFigures, share: float) -> RunFigures:
+        hours = [0.0] * len(CATEGORIES)
+        hours[at], hours[works] = share * run.gpu_hours, (1 - share) * run.gpu_hours
+        return run._replace(hours_by_category=tuple(hours))
+
+    few = found._replace(runs=(booked(first, 0.0049), booked(second, 0.005), booked(third, 0.3)))
+    update_database(str(path), few)
+    expected = {group.key: group.n_runs for group in groups(few.runs, "cause")}
+    assert {row["cause"]: row["runs"] for row in rows(path, "SELECT * FROM by_cause")} == expected
+    assert expected["idle.host"] == 2
+
+
+def test_the_jobs_that_lost_most_come_first_with_what_for(tmp_path: Path, found: Fleet) -> None:
+    """Two runs of one job count together, and what most of its GPU-hours are lost to is not what one of the runs lost most
+    to."""
+    path = tmp_path / "fleet.db"
+
+    def booked(run: RunFigures, **lost: float) -> RunFigures:
+        hours = [0.0] * len(CATEGORIES)
+        for short, own in lost.items():
+            hours[POSITIONS[f"idle.{short}"]] = own
+        return run._replace(gpu_hours=10.0, hours_by_category=tuple(hours))
+
+    first, second, third = found.runs
+    runs = (
+        booked(first, host=3.0, copies=2.0),
+        booked(second, host=7.4),
+        booked(third, copies=2.5)._replace(job_id=first.job_id),
+    )
+    update_database(str(path), found._replace(runs=runs))
+    got = rows(path, "SELECT * FROM lost_most")
+    assert [(row["job"], row["user"], row["gpu_hours"], row["lost_gpu_hours"]) for row in got] == [
+        ("c/1", "ada", 20.0, 7.5), ("c/2", "bob", 10.0, 7.4),
+    ]  # fmt: skip
+    assert [(row["main_cause"], row["main_cause_gpu_hours"]) for row in got] == [
+        ("waits for copies to or from the host", 4.5), ("waits for the CPU", 7.4),
+    ]  # fmt: skip
+    assert got[1]["name"] == "synthetic imbalanced"
 
 
 def test_datasette_is_told_what_every_table_view_and_column_is(
@@ -224,5 +271,6 @@ def test_the_command_says_what_is_new_and_prints_its_page(
     for n_new in (3, 0):
         assert main(["fleet", str(runs), "--no-index", "--db", db, "--json"]) == 0
         captured = capsys.readouterr()
-        assert captured.err == f"gssr: {db}: 3 runs are in it as they are now, {n_new} of them new\n"
+        n_updated = 3 - n_new
+        assert captured.err == f"gssr: {db}: {n_new} new runs added, {n_updated} runs updated\n"
         assert json.loads(captured.out)["totals"]["hours_by_category"]

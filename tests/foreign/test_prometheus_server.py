@@ -1,7 +1,12 @@
 """A real Prometheus, asked for what promtool has put into its files; and servers that mean no good."""
 
+import os
+import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Generator
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -68,6 +73,32 @@ def test_a_server_gives_all_gpus_as_it_has_sampled_them(server: str) -> None:
         np.testing.assert_allclose(each.values["sm_active"], expected)
         np.testing.assert_allclose(each.values["gpu_utilization"], expected)
     assert series.label == server and "secret" not in repr(series)
+
+
+def test_the_page_shows_how_to_get_from_a_jobs_number_to_a_page(server: str, tmp_path: Path) -> None:
+    """The scripts of docs/import.md as they stand there, but for the server's address. Stand-ins for Slurm's commands print
+    what these do: the times are local ones, and the nodes a list that is to be expanded."""
+    root = Path(__file__).parents[2]
+    section = (root / "docs" / "import.md").read_text(encoding="utf-8").partition("### The user did not record")[2]
+    scripts = re.findall(r"```bash\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
+    assert len(scripts) == 2
+    start, end = (f"{datetime.fromtimestamp(time):%Y-%m-%dT%H:%M:%S}" for time in (BEGIN, END))
+    commands = {
+        "sacct": f'[[ "$*" == "-X -n -P -j 77 -o Start,End,NodeList" ]] && echo "{start}|{end}|n[1-2]"',
+        "scontrol": '[[ "$*" == "show hostnames n[1-2]" ]] && printf "%s\\n" n1 n2',
+        "gssr": f'exec {sys.executable} -m gssr "$@"',
+    }
+    for name, script in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-ec", "".join(scripts).replace("http://prometheus:9090", server)],
+        cwd=tmp_path, env=dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}", PYTHONPATH=str(root)),
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(each.name for each in tmp_path.glob("*.sql")) == ["job77.n1.sql", "job77.n2.sql", "job77.sql"]
+    assert done.stdout.count("\n2 GPUs on 1 node, ") == 2 and done.stdout.count("\n4 GPUs on 2 nodes, ") == 1
 
 
 def test_more_points_than_one_answer_holds_come_by_several(server: str, monkeypatch: pytest.MonkeyPatch) -> None:

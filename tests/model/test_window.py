@@ -1,5 +1,6 @@
 """What --from and --to mean, and what --detect-outliers leaves out."""
 
+import re
 import time as clock
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -111,6 +112,17 @@ def test_a_window_is_cut_to_the_run(
 def test_a_window_without_anything_of_the_run_is_refused(start: str | None, end: str | None, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         cut(Window(START, END), start, end)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [("2100-01-01T00:00:00Z", None), (None, "2001-01-01"), ("2100-01-02", "2100-01-01")]
+)
+def test_a_date_outside_of_the_run_is_answered_with_the_runs_dates(start: str | None, end: str | None) -> None:
+    run = Window(1_700_000_000.0, 1_700_000_360.0)
+    with pytest.raises(ValueError, match="the run is from") as error:
+        cut(run, start, end)
+    dates = re.search(r"the run is from (\S+) to (\S+)\)", str(error.value))
+    assert dates is not None and [parse_time(date, 0.0, 0.0) for date in dates.groups()] == list(run)
 
 
 LENGTH = 300

@@ -276,7 +276,7 @@ SCENARIOS: dict[str, Scenario] = {
         (1.7, 0.03),
     ),
     "gaps": Scenario(
-        "a training run whose data has holes: missing rows, missing values, a GPU that is lost and comes back",
+        "a training run with missing data, not pauses: missing rows, missing values, a GPU that is lost and comes back",
         "every 60 s: even GPUs no rows 5-6.5 s, every 4th no profiling values 8-10 s, another 4th lost 11-15 s",
         _TRAINING_STEP,
         _TRAINING_PHASES,

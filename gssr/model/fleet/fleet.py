@@ -41,12 +41,12 @@ class RunGroup(NamedTuple):
     ``score`` is the mean of their scores by GPU-hours, over the ``scored_gpu_hours``, so that ``wasted_gpu_hours`` =
     ``scored_gpu_hours`` (1 - ``score``). ``unused_gpu_hours`` are those of GPUs that were never used, ``idle_gpu_hours`` all
     in which a GPU did nothing; ``imbalance_gpu_hours`` are known of whole runs alone. A group by cause has hours alone: all
-    of a loss are wasted."""
+    of a loss are wasted, and its ``scored_gpu_hours`` are None."""
 
     key: str
     n_runs: int
     gpu_hours: float
-    scored_gpu_hours: float
+    scored_gpu_hours: float | None
     score: float | None
     wasted_gpu_hours: float | None
     idle_gpu_hours: float | None
@@ -152,15 +152,17 @@ CAUSE, ALIAS_OF_CAUSE = "cause", "verdict"
 COMPUTING = "computing"
 """What the hours of work that is no loss are called: they are one group."""
 LEAST_SHARE_OF_CAUSE = 0.005
-"""A run counts among the runs of a cause from this share of its GPU time on: as much as its own page shows."""
+"""A run counts among the runs of a cause from this share of its GPU time on: as much as its own page shows. So it does in
+the view by_cause of the database (gssr.convert.fleet_database)."""
 
 SORTS: dict[str, tuple[str, bool]] = {
-    "wasted": ("wasted_gpu_hours", True), "idle": ("idle_gpu_hours", True), "unused": ("unused_gpu_hours", True),
+    "wasted": ("wasted_gpu_hours", True), "lost": ("wasted_gpu_hours", True),
+    "idle": ("idle_gpu_hours", True), "unused": ("unused_gpu_hours", True),
     "uneven": ("imbalance_gpu_hours", True), "throttled": ("throttled_gpu_hours", True), "hours": ("gpu_hours", True),
     "energy": ("energy_j", True), "wasted-energy": ("wasted_energy_j", True), "score": ("score", False),
     "runs": ("n_runs", True), "name": ("key", False),
 }  # fmt: skip
-"""What groups can be sorted by: a field, and whether the greatest comes first."""
+"""What groups can be sorted by: a field, and whether the greatest comes first. Lost is what groups by cause have wasted."""
 
 
 BADLY_BALANCED = 0.1
@@ -191,6 +193,12 @@ def hours_by_category(runs: Sequence[RunFigures]) -> dict[str, float] | None:
     return {each.name: math.fsum(hours) for each, hours in zip(CATEGORIES, zip(*judged, strict=True), strict=True)}
 
 
+def lost_gpu_hours(runs: Sequence[RunFigures]) -> float | None:
+    """Add up the GPU-hours of runs in which a GPU could have worked, by every cause. None if no run was judged."""
+    hours = hours_by_category(runs)
+    return None if hours is None else math.fsum(hours[each.name] for each in CATEGORIES if each.is_loss)
+
+
 def _causes(runs: Sequence[RunFigures]) -> list[RunGroup]:
     """Divide the GPU-hours of the runs that were judged into groups: what was lost, by category, the computing, and
     the time outside the work.
@@ -209,7 +217,7 @@ def _causes(runs: Sequence[RunFigures]) -> list[RunGroup]:
             hours[key] += value
             n_runs[key] += value > 0 and value >= LEAST_SHARE_OF_CAUSE * run.gpu_hours
     return [
-        RunGroup(key, n_runs[key], own, 0.0, None, own if is_loss[key] else 0.0, *[None] * 6)
+        RunGroup(key, n_runs[key], own, None, None, own if is_loss[key] else 0.0, *[None] * 6)
         for key, own in hours.items()
         if own > 0
     ]
@@ -428,7 +436,8 @@ ALL = FleetRequest()
 class Fleet(NamedTuple):
     """``runs``, each once, in the order of the recordings; how many recordings were looked into; sentences about what could
     not be read; ``copies``: recordings of which a run was read elsewhere already; ``n_earlier``: runs that are left out
-    because they began before FleetRequest.since; ``allocated``: what the scheduler allocated, None where nobody asked."""
+    because they began before FleetRequest.since; ``newest_earlier``: when the last of these began (unix s), None without
+    any; ``allocated``: what the scheduler allocated, None where nobody asked."""
 
     runs: tuple[RunFigures, ...]
     n_recordings: int
@@ -436,16 +445,17 @@ class Fleet(NamedTuple):
     copies: tuple[str, ...]
     n_earlier: int = 0
     allocated: Allocated | None = None
+    newest_earlier: float | None = None
 
 
 class _ReadRecording(NamedTuple):
-    """``state``: of the recording before it was read, where the runs may be kept; ``earlier``: ids and starts of the runs
-    that were not read because they began before FleetRequest.since."""
+    """``state``: of the recording before it was read, where the runs may be kept; ``earlier``: of the runs that were not
+    read because they began before FleetRequest.since, the ids, the starts as recorded, and when they began (unix s)."""
 
     runs: list[RunFigures]
     problem: str | None
     state: str | None = None
-    earlier: tuple[tuple[str, float | None], ...] = ()
+    earlier: tuple[tuple[str, float | None, float], ...] = ()
 
 
 def read_fleet(
@@ -463,19 +473,22 @@ def read_fleet(
     runs: dict[tuple[str, float | None], RunFigures] = {}
     unreadable: list[str] = []
     copies: dict[str, None] = {}
-    earlier: set[tuple[str, float | None]] = set()
+    earlier: dict[tuple[str, float | None], float] = {}
     reads = _all(names, request, workers) if index is None else _with_index(names, request, index, workers)
     for done, (name, read) in enumerate(zip(names, reads, strict=True)):
-        earlier.update(read.earlier)
+        earlier.update({(run_id, started_at): began for run_id, started_at, began in read.earlier})
         for run in read.runs:
             if request.since is not None and run.began < request.since:
-                earlier.add((run.run_id, run.started_at))
+                earlier[run.run_id, run.started_at] = run.began
                 continue
             if runs.setdefault((run.run_id, run.started_at), run) is not run:
                 copies[name] = None
         unreadable += [read.problem] if read.problem else []
         progress((done + 1) / len(names))
-    return Fleet(tuple(runs.values()), len(names), tuple(unreadable), tuple(copies), len(earlier))
+    newest = max(earlier.values(), default=None)
+    return Fleet(
+        tuple(runs.values()), len(names), tuple(unreadable), tuple(copies), len(earlier), newest_earlier=newest
+    )
 
 
 def _with_index(
@@ -523,7 +536,9 @@ def _read(name: str, request: FleetRequest) -> _ReadRecording:
         before = state(name)
         with closing(open_recording(name)) as recording:
             readers = [own for own in recording.runs if request.since is None or extent(own)[0] >= request.since]
-            earlier = tuple((own.run_id, own.run.started_at) for own in recording.runs if own not in readers)
+            earlier = tuple(
+                (own.run_id, own.run.started_at, extent(own)[0]) for own in recording.runs if own not in readers
+            )
             runs += (read_figures(reader, name, request.verdicts, request.rules) for reader in readers)
             if recording.damage or not all(is_final(run.state, name) for run in runs):
                 before = None

@@ -25,7 +25,7 @@ from gssr.model.account.activity import IDLE_ACTIVITY, UNUSED_SHARE
 from gssr.model.results import SEVERITIES
 from gssr.model.verdicts import clocks, errors, limits, losses, spans
 from gssr.model.verdicts.table import JOBSTATS, TRACES, Rule, RuleTable, Threshold, rules_of
-from gssr.spelling import did_you_mean, similar
+from gssr.spelling import did_you_mean, did_you_mean_or_list, similar
 
 COMMON = Rule(
     "common", "info", "",
@@ -104,7 +104,7 @@ def _changed(rule: Rule, changes: Mapping[str, Any], path: str) -> Rule | None:
             rule = rule._replace(link=value)
         elif name not in names:
             known = [*names, "severity", "advice", "link", "enabled"]
-            raise ValueError(f"{where} is not known{did_you_mean(similar(name, known))}; there are: {', '.join(known)}")
+            raise ValueError(f"{where} is not known{did_you_mean_or_list(similar(name, known), 'there are:', known)}")
         elif isinstance(value, bool) or not isinstance(value, int | float) or value != value:
             raise ValueError(f"{where} must be a number, not {value!r}")
         elif not (least := next(each.least for each in rule.thresholds if each.name == name)) <= value <= GREATEST:

@@ -209,7 +209,7 @@ def files_of(path: str) -> list[str]:
         except OSError as error:
             raise RecordingError(f"{folder}: can't be read: {error.strerror}") from None
         if not names:
-            raise RecordingError(f"{path}: holds no recording")
+            raise RecordingError(f"{path}: holds no recording: looked for *.sql")
     return names or [path]
 
 
