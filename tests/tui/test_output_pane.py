@@ -82,23 +82,9 @@ def test_nothing_but_drawable_characters_within_the_box(data: bytes, width: int,
 
 
 _PIECES = [
-    b"\x1b[",
-    b"\x1b]",
-    b"\x1b",
-    b"A",
-    b"2J",
-    b"K",
-    b"H",
-    b"999",
-    b";",
-    b"\r",
-    b"\n",
-    b"\b",
-    b"text",
-    b"\x9b",
-    b"?1049h",
-    b"9" * 5000,
-]
+    b"\x1b[", b"\x1b]", b"\x1b", b"A", b"2J", b"K", b"H", b"999", b";", b"\r", b"\n", b"\b", b"text", b"\x9b",
+    b"?1049h", b"9" * 5000,
+]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(_PIECES), max_size=60).map(b"".join))
