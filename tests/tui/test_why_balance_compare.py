@@ -155,9 +155,8 @@ def test_each_cause_is_named_with_its_cost(plants: dict[str, str], name: str, sa
     assert says in balance(frame)
     found, breakdown = frame.unevenness.imbalance, frame.judgement and frame.judgement.breakdown
     assert found.resolved is not None and breakdown is not None
-    waits = breakdown.share("idle.imbalance") + breakdown.share("communication.waiting")
-    assert f" {percent(found.resolved)} less " in costs(frame, found)
-    assert f"waiting for others: {percent(waits)} of the GPU time." in costs(frame, found)
+    waits, said = breakdown.share("idle.imbalance") + breakdown.share("communication.waiting"), costs(frame, found)
+    assert f" {percent(found.resolved)} less " in said and f"for others: {percent(waits)} of the GPU time." in said
 
 
 @pytest.mark.parametrize(
