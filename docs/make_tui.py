@@ -61,7 +61,7 @@ def sections() -> dict[str, str]:
             for binding in own.__dict__.get("BINDINGS", ()):
                 assert isinstance(binding, Binding)
                 shown = " ".join(f"<kbd>{_called(key)}</kbd>" for key in binding.key.split(","))
-                lines += f"| {shown} | {binding.tooltip} |\n".replace("List | wall", "List \\| wall")
+                lines += f"| {shown} | {binding.tooltip} |\n"
         keys += f"\n**{where}**\n\n| Keys | What they do |\n| --- | --- |\n{lines}" if lines else ""
     classes_of_time = "".join(f"| {each.short} | {each.label} |\n" for each in CATEGORIES)
     displays = "".join(f"| {each.name} | {each.about} |\n" for each in DISPLAYS)

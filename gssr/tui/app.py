@@ -42,7 +42,7 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
-from gssr.render.output_pane import pane_height
+from gssr.render.output_pane import low_pane_height, pane_height
 from gssr.render.scale import metric_of, quantity
 from gssr.render.verdicts import naming
 from gssr.report.live.gpu_filter import only_of, parse_filter
@@ -51,7 +51,7 @@ from gssr.store.output_file import access_of
 from gssr.store.read.log_file import LogFile
 from gssr.store.read.open import log_of
 from gssr.tui.ascii_filter import AsciiFilter
-from gssr.tui.keys import ZOOM_IN, ZOOM_OUT, key
+from gssr.tui.keys import SHOWS_OUTPUT, ZOOM_IN, ZOOM_OUT, key
 from gssr.tui.moves import MOVES, go_to, measured, of_metric, played
 from gssr.tui.shared.footer import KeyFooter
 from gssr.tui.shared.keys_in_order import KeysInOrder
@@ -145,7 +145,7 @@ class LiveScreen(KeysInOrder):
         key("t", "go_to", "Go to", "go to a time: 90, 5m, 1:30 after the start, -60 before the end", show=False),
         key("z", "zoom_panel", "Maximise", "give the focused panel the whole screen, or take it back"),
         key("e", "events", "Events", "what happened: the list of events", show=False),
-        key("o", "output", "Output", "what the workload prints, below the screen", show=False),
+        key("o", "output", "Output", SHOWS_OUTPUT, show=False),
         key("x", "export", "Export", "write what is seen to a file: SVG, PNG, text or CSV", show=False),
         key("y", "copy", "Copy", "copy what is seen to the clipboard", show=False),
         key("T", "change_theme", "Theme", "choose a theme", show=False),
@@ -287,9 +287,9 @@ class LiveScreen(KeysInOrder):
         yield TopBar(id="top-bar")
         yield Words(self.reading, id="nothing")
         with TabbedContent(id="screens", initial=self.view.screen):
-            for tab in TABS:  # what is seen first is there from the first layout on
+            for number, tab in enumerate(TABS, 1):  # what is seen first is there from the first layout on
                 first = (self._new_pane(tab.name),) if tab.name == self.view.screen else ()
-                yield TabPane(tab.title, *first, id=tab.name)
+                yield TabPane(f"{number} {tab.title}", *first, id=tab.name)
         yield Words(id="problem")
         yield OutputPane(id="output", classes="panel")
         yield KeyFooter()
@@ -461,9 +461,13 @@ class LiveScreen(KeysInOrder):
         self.call_after_refresh(self.show)
 
     def fit_output(self) -> None:
-        """Give the output the rows that its program was told its terminal has; hide it if it is not wanted or the
-        terminal is small."""
-        output, rows = self.query_one(OutputPane), pane_height(self.size.height)
+        """Give the output on Job the rows that its program was told its terminal has, and on other screens no more than
+        they can spare; hide it if it is not wanted or the terminal is small."""
+        height = self.size.height
+        output, rows = (
+            self.query_one(OutputPane),
+            (pane_height if self.view.screen == "job" else low_pane_height)(height),
+        )
         output.display = self.shows_output and rows > 0
         output.styles.height = rows
 
@@ -513,6 +517,7 @@ class LiveScreen(KeysInOrder):
                 self.screen.set_focus(None)
                 self.call_when_ready(view.screen, partial(self.call_after_refresh, self._focus_first, view.screen))
             self.query_one("#screens", TabbedContent).active = view.screen
+            self.fit_output()
         self._send_query()
         self.show()
 
@@ -635,7 +640,7 @@ class LiveScreen(KeysInOrder):
 
     def action_up_a_level(self) -> None:
         """Go one level up: out of the list of keys, a maximised panel, a search, a filter, a selection, the time cursor."""
-        if self.screen.query("HelpPanel"):
+        if self.screen.query("KeysPanel"):
             self.action_hide_help_panel()
         elif self.screen.maximized is not None:
             self.screen.minimize()
@@ -734,19 +739,27 @@ class LiveScreen(KeysInOrder):
 
     def action_help(self) -> None:
         """Show the keys of the focused panel, or hide them."""
-        from textual.widgets import HelpPanel
-
-        if self.screen.query(HelpPanel):
+        if self.screen.query("KeysPanel"):
             self.action_hide_help_panel()
         else:
             self.action_show_help_panel()
-            self.notify("Ctrl+D and Ctrl+U scroll the keys, Esc closes them", timeout=3)
+
+    def action_show_help_panel(self) -> None:
+        """Show our own list of keys in place of Textual's; do nothing if it is there."""
+        from gssr.tui.shared.keys_panel import KeysPanel
+
+        if not self.screen.query(KeysPanel):
+            self.screen.mount(KeysPanel())
+
+    def action_hide_help_panel(self) -> None:
+        """Hide the list of keys, if it is there."""
+        self.screen.query("KeysPanel").remove()
 
     def action_scroll_help(self, pages: int) -> None:
         """Scroll the list of keys by so many pages, if it is shown: the panel that it is about keeps the focus."""
-        from textual.widgets import KeyPanel
+        from gssr.tui.shared.keys_panel import KeysPanel
 
-        for keys in self.screen.query(KeyPanel):
+        for keys in self.screen.query(KeysPanel):
             keys.scroll_relative(y=pages * max(keys.size.height - 1, 1), animate=False)
 
     def action_copy(self) -> None:

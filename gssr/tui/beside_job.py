@@ -4,9 +4,10 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from signal import Signals
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from textual import events
+from textual.binding import BindingType
 
 from gssr.model.live.watch import Watch
 from gssr.model.verdicts.rules import TABLE
@@ -16,6 +17,7 @@ from gssr.render.glyphs import Glyphs
 from gssr.store.read.log_file import LogFile
 from gssr.tui.app import LiveScreen
 from gssr.tui.dialogs.ask import AskWhat
+from gssr.tui.keys import SHOWS_OUTPUT, key
 from gssr.tui.shared.panel import Words
 
 
@@ -38,6 +40,8 @@ class WatchedJob(NamedTuple):
 
 class JobScreen(LiveScreen):
     """The live screen on the recording of ``job``."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [key("o", "output", "Output", SHOWS_OUTPUT)]
 
     def __init__(
         self, job: WatchedJob, watch: Watch, glyphs: Glyphs, hz: float, colors: int, theme: str = "",

@@ -25,7 +25,7 @@ ANSWERS = (
     Answer("gpus-straggler", ("straggler",), ("2", "n"), ("▲", "nid000007:2", "below the median")),
     Answer("gpus-gap", ("gap",), ("2", "n"), ("nid000002:2", "without samples")),
     Answer("gpus-slow-node", ("slow_node",), ("2", "v", "v"), ("▲ nid000003", "50.8")),
-    Answer("time-late-start", ("late_start",), ("3",), ("▲nid000005", "imbalance", "steady")),
+    Answer("time-late-start", ("late_start",), ("3",), ("▲nid000005", "others work", "steady")),
     Answer("time-dip", ("io_dip",), ("3", "t", *"4:20", "enter"), ("cursor at", "all metrics at")),
     Answer("balance-rotating", ("rotating",), ("4",), ("otates", "time means hide it")),
     Answer("balance-static", ("straggler",), ("4",), ("nid000007:2",)),

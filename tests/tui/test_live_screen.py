@@ -11,7 +11,7 @@ import pytest
 from textual.command import CommandPalette
 from textual.events import Key
 from textual.pilot import Pilot
-from textual.widgets import Digits, HelpPanel, Input, KeyPanel, Label, TabbedContent
+from textual.widgets import Digits, Input, Label, TabbedContent
 from textual.widgets._toast import Toast
 
 from gssr import from_pandas
@@ -28,6 +28,7 @@ from gssr.tui.gpus.table import GpuTable
 from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.job.verdict_cards import VerdictCard
 from gssr.tui.shared.footer import KeyFooter
+from gssr.tui.shared.keys_panel import KeysPanel
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.wall import Wall
 from gssr.tui.time.wall import TimeWall
@@ -175,7 +176,7 @@ def test_compare_is_there_with_a_second_run_only(recording: str, tmp_path: Path)
         offered = {each.binding.action for each in alone.screen.active_bindings.values()}
         assert {"tab('job')", "tab('why')"} <= offered and not {"tab('compare')", "tab('calls')"} & offered
         await pilot.press("question_mark")
-        await until(pilot, lambda: "Balance" in seen(alone) and bool(alone.screen.query(KeyPanel)))
+        await until(pilot, lambda: "Balance" in seen(alone) and bool(alone.screen.query(KeysPanel)))
         assert "was another run better" not in " ".join(seen(alone).split()).lower()
 
     async def with_it(pilot: Pilot[int]) -> None:
@@ -393,9 +394,11 @@ def test_help_names_the_keys_of_the_focused_panel(recording: str) -> None:
     async def steps(pilot: Pilot[int]) -> None:
         await pilot.press("2", "question_mark")
         await until(pilot, lambda: "sort by the next" in " ".join(seen(app).split()))
-        assert app.screen.query(HelpPanel)
+        keys = [" ".join(line.split()).partition("▏ ")[2] for line in seen(app).split("\n")]
+        own = " ".join(keys[: keys.index("all screens")])
+        assert "s sort by the next" in own and "Focus Next" not in own and "Quit" not in own
         await pilot.press("question_mark")
-        await until(pilot, lambda: not app.screen.query(HelpPanel))
+        await until(pilot, lambda: not app.screen.query(KeysPanel))
 
     work(app, steps, (160, 50))
 
@@ -405,14 +408,14 @@ def test_help_that_does_not_fit_is_scrolled_and_closed_by_keys(recording: str) -
 
     async def steps(pilot: Pilot[int]) -> None:
         await pilot.press("3", "question_mark")
-        await until(pilot, lambda: bool(app.screen.query(KeyPanel)))
-        await until(pilot, lambda: app.screen.query_one(KeyPanel).max_scroll_y > 0)
+        await until(pilot, lambda: bool(app.screen.query(KeysPanel)))
+        await until(pilot, lambda: app.screen.query_one(KeysPanel).max_scroll_y > 0)
         focused = app.screen.focused
         await pilot.press("ctrl+d", "ctrl+d", "ctrl+u")
-        await until(pilot, lambda: 0 < app.screen.query_one(KeyPanel).scroll_y < 40)
+        await until(pilot, lambda: 0 < app.screen.query_one(KeysPanel).scroll_y < 40)
         assert app.screen.focused is focused
         await pilot.press("escape")
-        await until(pilot, lambda: not app.screen.query(HelpPanel))
+        await until(pilot, lambda: not app.screen.query(KeysPanel))
 
     work(app, steps, (80, 24))
 
@@ -527,7 +530,7 @@ def test_the_footer_cuts_no_key_and_always_leads_to_all(recording: str, width: i
         await until(pilot, lambda: isinstance(app.focused, Causes))
         await until(pilot, lambda: "? Keys" in seen(app).splitlines()[-1])
         line = seen(app).splitlines()[-1]
-        assert len(line) <= width and line.rstrip().endswith("▏ ^p Commands")
+        assert len(line) <= width and line.rstrip().endswith("▏ ^p Commands") and "q Quit" in line
         labels = {each.binding.description for each in app.screen.active_bindings.values()}
         keys = line.partition("▏")[0].strip().split("  ")
         assert {each.partition(" ")[2] for each in keys} <= labels, "each key is named whole"
@@ -535,6 +538,19 @@ def test_the_footer_cuts_no_key_and_always_leads_to_all(recording: str, width: i
         await until(pilot, lambda: app.screen.maximized is not None and "? Keys" in seen(app).splitlines()[-1])
         await pilot.press("z")
         await pilot.click(KeyFooter, offset=(line.index("? Keys"), 0))
-        await until(pilot, lambda: bool(app.query(HelpPanel)))
+        await until(pilot, lambda: bool(app.query(KeysPanel)))
 
     work(app, steps, (width, 24))
+
+
+@pytest.mark.parametrize("height", [14, 24, 30])
+def test_gpus_keep_five_rows_above_the_output(recording: str, height: int) -> None:
+    app = live_screen(recording, view=View(screen="gpus"))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        app.action_output()
+        await until(pilot, lambda: "─output" in seen(app))
+        text = seen(app)
+        assert sum(f":{gpu}  " in text for gpu in range(8)) >= 5, text
+
+    work(app, steps, (80, height))

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -82,23 +83,9 @@ def test_nothing_but_drawable_characters_within_the_box(data: bytes, width: int,
 
 
 _PIECES = [
-    b"\x1b[",
-    b"\x1b]",
-    b"\x1b",
-    b"A",
-    b"2J",
-    b"K",
-    b"H",
-    b"999",
-    b";",
-    b"\r",
-    b"\n",
-    b"\b",
-    b"text",
-    b"\x9b",
-    b"?1049h",
-    b"9" * 5000,
-]
+    b"\x1b[", b"\x1b]", b"\x1b", b"A", b"2J", b"K", b"H", b"999", b";", b"\r", b"\n", b"\b", b"text", b"\x9b",
+    b"?1049h", b"9" * 5000,
+]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(_PIECES), max_size=60).map(b"".join))
@@ -109,14 +96,8 @@ def test_no_sequence_leads_it_astray(data: bytes) -> None:
 
 
 def test_a_flood_is_drawn_quickly() -> None:
-    import time
-
-    for data in (
-        b"y\n" * (TAIL_BYTES // 2),
-        b"\r" * TAIL_BYTES,
-        b"x" * TAIL_BYTES,
-        b"50%|##   |\r" * (TAIL_BYTES // 11),
-    ):
+    n = TAIL_BYTES
+    for data in (b"y\n" * (n // 2), b"\r" * n, b"x" * n, b"50%|##   |\r" * (n // 11)):
         begun = time.process_time()
         log_tail(data, 80, 12)
         assert time.process_time() - begun < 0.5
@@ -150,6 +131,5 @@ def test_what_earlier_runs_printed_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_the_pane_leaves_most_of_the_screen_to_the_drawing() -> None:
-    assert pane_height(10) == 0
-    assert pane_height(24) == 8
+    assert (pane_height(10), pane_height(24)) == (0, 8)
     assert all(pane_height(height) <= height // 2 for height in range(200))

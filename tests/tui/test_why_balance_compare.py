@@ -21,6 +21,7 @@ from gssr.model.results import Finding, Judgement, Verdict
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
+from gssr.render.scale import percent
 from gssr.report.live.run_effects import effects, outcome_of_sentence, sentence, use_change
 from gssr.report.live.unevenness import costs, reads_as
 from gssr.tui.app import LiveScreen
@@ -145,21 +146,24 @@ def test_the_command_ends_where_the_sentence_goes_on(advice: str, command: str) 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("straggler", "nid000007:2 below the others"), ("slow_node", "static: node nid000003"),
+        ("straggler", "nid000007:2 below the others"), ("slow_node", "constant: node nid000003"),
         ("rotating", "rotates: some GPU is behind"), ("late_start", "for 20.0 % of the time: node nid000005"),
     ],
 )  # fmt: skip
 def test_each_cause_is_named_with_its_cost(plants: dict[str, str], name: str, says: str) -> None:
     frame = judged(plants[name])
     assert says in balance(frame)
-    assert "GPU-hours" in costs(frame.unevenness.imbalance)
+    found, breakdown = frame.unevenness.imbalance, frame.judgement and frame.judgement.breakdown
+    assert found.resolved is not None and breakdown is not None
+    waits, said = breakdown.share("idle.imbalance") + breakdown.share("communication.waiting"), costs(frame, found)
+    assert f" {percent(found.resolved)} less " in said and f"for others: {percent(waits)} of the GPU time." in said
 
 
 @pytest.mark.parametrize(
     ("low", "says"),
     [
-        ([5], "static: nid000002:1 below"), ([1, 5], "by place: GPU 1 of every node"),
-        ([1, 5, 9, 13], "by place: GPU 1 of every node"), ([1, 5, 9], "static: 3 GPUs"),
+        ([5], "constant: nid000002:1 below"), ([1, 5], "by place: GPU 1 of every node"),
+        ([1, 5, 9, 13], "by place: GPU 1 of every node"), ([1, 5, 9], "constant: 3 GPUs"),
     ],
 )  # fmt: skip
 def test_a_place_is_slow_where_it_is_so_on_nearly_every_node(low: list[int], says: str) -> None:
@@ -202,7 +206,7 @@ def test_bars_are_sorted_and_lead_to_their_gpu_and_nodes_to_theirs(plants: dict[
         await pilot.press("4")
         await pilot.pause(0.3)
         text = seen(app)
-        assert "Imbalance costs" in text and "imbalance over time" in text and "lowest of 8 nodes" in text
+        assert "less than if all were as busy" in text and "imbalance over time" in text and "lowest of 8 nodes" in text
         bars = app.query_one(GpuBars)
         bars.focus()
         await pilot.press("end", "home")

@@ -34,7 +34,7 @@ CATEGORIES: tuple[TimeCategory, ...] = (
     TimeCategory(
         "working.few_sms", "few SMs", "runs kernels too small for a GPU", "spent in kernels too small for a GPU", True
     ),
-    TimeCategory("working.slowed", "slowed", "lost to lower clocks", "lost to lower clocks", True),
+    TimeCategory("working.slowed", "low clocks", "lost to lower clocks", "lost to lower clocks", True),
     TimeCategory(
         "communication.transferring", "transfers", "moves data to other GPUs", "communication that nothing hides", True,
         0.13,
@@ -45,7 +45,7 @@ CATEGORIES: tuple[TimeCategory, ...] = (
         "idle.between_kernels", "gaps", "idle between kernels", "idle between kernels", True, 0.16,
         "healthy CFD idles 10 %, MD 6 %, serving 14-16 %",
     ),
-    TimeCategory("idle.imbalance", "imbalance", "idle while other GPUs work", "idle while other GPUs work", True),
+    TimeCategory("idle.imbalance", "others work", "idle while other GPUs work", "idle while other GPUs work", True),
     TimeCategory(
         "idle.input_output", "files", "waits for files or the network", "spent waiting for files or the network", True
     ),
@@ -55,8 +55,8 @@ CATEGORIES: tuple[TimeCategory, ...] = (
         "idle.unexplained", "idle", "idle, no cause found", "lost, no cause found", True, 0.16,
         "healthy bursty serving idles 14-16 %",
     ),
-    TimeCategory("startup", "start-up", "before the first work", "before the first work", False),
-    TimeCategory("end", "end", "after the last work", "after the last work", False),
+    TimeCategory("startup", "before work", "before the first work", "before the first work", False),
+    TimeCategory("end", "after work", "after the last work", "after the last work", False),
     TimeCategory("unused", "unused", "GPUs that did nothing", "time of GPUs that did nothing", True),
     TimeCategory("unmeasured", "not measured", "not measured", "not measured", False),
 )  # fmt: skip

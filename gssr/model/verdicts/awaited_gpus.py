@@ -15,7 +15,8 @@ from gssr.model.verdicts.job import JobEvidence, finite
 
 _MOST_OF_IT = 0.7
 """What accounts for at least this share of a difference, or of a category's time, is told as its reason."""
-_WAITS = ("idle.imbalance", "communication.waiting")
+WAITS = ("idle.imbalance", "communication.waiting")
+"""The categories of the time in which GPUs wait for other GPUs."""
 _APART = {"early_end": "idle while other GPUs work", "late_start": "idle while other GPUs work"}
 _SLOWED_BY = {
     "throttled_thermal": "because of heat",
@@ -114,7 +115,7 @@ def find_leading_loss(job: JobEvidence, verdicts: Sequence[Verdict]) -> LeadingL
         share = hang.lost or 0.0
         text = f"lost: {hang.title[:1].lower()}{hang.title[1:]}"
         return LeadingLoss(share, text) if share >= _MOST_OF_IT * float(breakdown.shares[most]) else None
-    if name in _WAITS:
+    if name in WAITS:
         return _waiting(job, told, float(breakdown.shares[most]))
     if name == "working.slowed":
         for code, why in _SLOWED_BY.items():

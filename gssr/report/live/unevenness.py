@@ -13,6 +13,7 @@ from gssr.model.findings.imbalance import BEHIND
 from gssr.model.live.live_result import Result
 from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.results import Imbalance, Unevenness
+from gssr.model.verdicts.awaited_gpus import WAITS
 from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
 from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs
@@ -20,7 +21,7 @@ from gssr.render.roles import Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, quantity, signed
 from gssr.report.live.judgement import not_judged
 from gssr.report.live.metric_scales import full_scale
-from gssr.report.live.times_of_run import at_text
+from gssr.report.live.times_of_run import at_text, judged_part_text, part_text
 
 ROTATES_IN, ROTATES_FEWEST = 0.2, 3
 """Stragglers rotate where some GPU is behind in at least this share of the columns, no GPU in more than half of these, and
@@ -63,23 +64,29 @@ def facts(frame: Result, found: Imbalance) -> list[Row]:
 
 
 def _cost(found: Imbalance) -> Row:
-    """Say how much GPU time is lost of how much, and which part is static and which rotates; in GPU-seconds if there
+    """Say how much GPU time is lost of how much, and which part is constant and which rotates; in GPU-seconds if there
     are less than _FEW_HOURS. Says "lost unknown" if it is."""
     unit, size = ("GPU-hours", 1) if found.gpu_hours >= _FEW_HOURS else ("GPU-seconds", 3600)
     if found.lost is None or found.static is None:
         return (Span(f"{unit} "), Span(_amount(found.gpu_hours * size), "value"), Span(", lost unknown"))
     all_, lost, static = (_amount(hours * size) for hours in (found.gpu_hours, found.lost, found.static))
     rotating = _amount((found.lost - found.static) * size)
-    return (Span(f"{unit} lost "), Span(lost, "value"), Span(f" of {all_}: {static} static, {rotating} rotating"))
+    return (Span(f"{unit} lost "), Span(lost, "value"), Span(f" of {all_}: {static} constant, {rotating} rotating"))
 
 
-def costs(found: Imbalance) -> str:
-    """Say in a sentence what the imbalance costs; "" if that is unknown or below _TOLD of the GPU time."""
-    if found.lost is None or found.resolved is None or found.resolved < _TOLD:
+def costs(frame: Result, found: Imbalance) -> str:
+    """Say in a sentence what the imbalance costs, by its two measures: how much less is done than by the busiest at each
+    moment, and how much time is seen as waiting, as pages tell it. Without the second while there is no breakdown; "" if
+    the first is unknown or below _TOLD."""
+    if found.resolved is None or found.resolved < _TOLD:
         return ""
-    unit, size = ("GPU-hours", 1) if found.gpu_hours >= _FEW_HOURS else ("GPU-seconds", 3600)
-    lost, all_ = _amount(found.lost * size), _amount(found.gpu_hours * size)
-    return f"Imbalance costs {percent(found.resolved)} of the GPU time: {lost} of {all_} {unit}."
+    less = f"The {frame.noun}s do {percent(found.resolved)} less than if all were as busy as the busiest at each moment"
+    breakdown = None if frame.judgement is None else frame.judgement.breakdown
+    if breakdown is None:
+        return f"{less}."
+    waiting = percent(sum(map(breakdown.share, WAITS)))
+    judged = "" if part_text(frame) == judged_part_text(frame) else " of the run so far"
+    return f"{less}; seen as waiting for others: {waiting} of the GPU time{judged}."
 
 
 def _amount(amount: float) -> str:
@@ -158,7 +165,7 @@ def _by_index(frame: Result, orders: SteadyOrders, found: Imbalance) -> str:
         return ""
     at = slow[orders.steady(frame, "slow places", slow, -groups.below[slow], full)[0]]
     return (
-        f"static, by place: GPU {groups.keys[at]} of every node is on average {quantity(float(groups.below[at]), metric)} "
+        f"constant, by place: GPU {groups.keys[at]} of every node is on average {quantity(float(groups.below[at]), metric)} "
         f"below its node's mean, in {percent(float(groups.share[at]))} of the nodes"
     )
 
@@ -176,7 +183,7 @@ def _some_gpus(frame: Result, orders: SteadyOrders, found: Imbalance) -> str:
     mean = quantity(float(found.means[apart].mean()), metric)
     who = _named(frame, found.gpus[apart])
     for_a_time = side == "below" and 0 < found.behind_most < 0.5
-    kind = f"static, for {percent(found.behind_most)} of the time" if for_a_time else "static"
+    kind = f"constant, for {percent(found.behind_most)} of the time" if for_a_time else "constant"
     return f"{kind}: {who} {side} the others, {mean} against the median GPU's {middle}"
 
 
@@ -201,8 +208,11 @@ def _everywhere(frame: Result, _orders: SteadyOrders, found: Imbalance) -> str:
     if found.of_means is None or found.of_means < UNEVEN:
         return ""
     metric = metric_of(frame.grid.metric)
-    low, high = float(np.nanmin(found.means)), float(np.nanmax(found.means))
-    return f"static: uneven over all GPUs, from {quantity(low, metric)} to {quantity(high, metric)}"
+    ends = [
+        f"{quantity(float(found.means[at]), metric)} ({clean(frame.place(int(found.gpus[at])))}, the {which})"
+        for at, which in ((int(np.nanargmin(found.means)), "lowest"), (int(np.nanargmax(found.means)), "highest"))
+    ]
+    return f"constant: uneven over all GPUs, from {' to '.join(ends)}"
 
 
 def lowest(

@@ -27,7 +27,7 @@ class BalanceSentence(RowsPanel):
         role = "outlier" if marked else kind[-1].role
         mark = "" if not marked else "! " if self.glyphs.levels.isascii() else "▲ "
         said = text_of(kind).removeprefix("! ")
-        cost = costs(found)
+        cost = costs(result, found)
         said = f"{said[:1].upper()}{said[1:].rstrip('.')}."
         sentence = f"{mark}{cost} {said}" if cost else f"{mark}{said}"
         rows = wrap(sentence, width, rest="  " if mark else "", role=role)

@@ -23,6 +23,9 @@ from gssr.tui.shared.wall import Wall
 from gssr.tui.view import View
 
 _VIEWS = ("gpu-table", "gpu-wall", "gpu-nodes")
+_LEAST_ROWS_OF_BOTH = 12
+"""On a lower screen the list stands alone: seven rows are its titles and five GPUs, and in less than five the inspector says
+nothing that the list does not."""
 
 
 class GpusPane(ScreenPane):
@@ -31,7 +34,7 @@ class GpusPane(ScreenPane):
     screen_name = "gpus"
     BINDINGS: ClassVar[list[BindingType]] = [
         key("slash", "filter", "Filter", "show only some GPUs: nid0012*  *:0  sm<30  user=ada (several: and)"),
-        key("v", "next_view", "List | wall | nodes", "the next view: list, wall, nodes"),
+        key("v", "next_view", "View", "the next view: list, wall, nodes"),
         key("c", "columns", "Columns", "choose the columns of the table"),
     ]
 
@@ -55,6 +58,10 @@ class GpusPane(ScreenPane):
         elif self._view_in_sight == "gpu-nodes":
             self.query_one(NodeTable).show(result.of_gpus or result, view)
         self.query_one(Inspector).show(result, view)
+
+    def on_resize(self) -> None:
+        """Hide the inspector where it would take the list's rows."""
+        self.query_one("#gpus-body").set_class(self.size.height < _LEAST_ROWS_OF_BOTH, "-low")
 
     @property
     def _view_in_sight(self) -> str:

@@ -15,8 +15,9 @@ from textual.widget import Widget
 from gssr.render.cells import cell_width
 from gssr.tui.shared.panel import LineDrawing
 
-_STAYS = "help"
-"""The action of the key that leads to all others."""
+_STAYS = frozenset({"help", "leave", "output"})
+"""The actions of keys that give way to no other: the one that leads to all others, the one that leaves, and beside a job the
+one that makes room for the screen."""
 
 
 class ShownKey(NamedTuple):
@@ -54,7 +55,7 @@ class KeyFooter(LineDrawing, Widget):  # type: ignore[misc] # app is narrowed
             for each in (*reversed(by_action.values()), *([finds] if finds else ()))
         ]
         while sum(each.cells for each in keys) + 1 > self.size.width:
-            last = next((each for each in reversed(keys[:-1]) if each.binding.action != _STAYS), None)
+            last = next((each for each in reversed(keys[:-1]) if each.binding.action not in _STAYS), None)
             if last is None:
                 break
             keys.remove(last)

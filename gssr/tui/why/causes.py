@@ -28,6 +28,7 @@ from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.panel import Drawing, Words
 from gssr.tui.view import View
 
+READING = "reading ..."
 NOTHING = "Nothing stands out: no rule finds a cause of low use."
 _ROWS = 10
 """Rows for each verdict from which all are open."""
@@ -172,7 +173,7 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
 
     def compose(self) -> ComposeResult:
         """The cards come with the verdicts; below them what could not be judged."""
-        yield Words(id="no-cause")
+        yield Words(READING, id="no-cause")
         yield Words(id="abstained")
 
     def show(self, result: Result, view: View) -> None:
@@ -186,8 +187,8 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
         self.border_title = in_part("what keeps it from being saturated", judged_part_text(result))
         self.border_subtitle = "" if judgement is None else _how_many(self._verdicts)
         nothing = self.query_one("#no-cause", Words)
-        nothing.display = not self._verdicts
         if not self._verdicts:
+            nothing.display = True
             nothing.say(NOTHING if judgement is not None and not judgement.too_few else not_judged(result))
         abstained = self.query_one("#abstained", Words)
         abstained.display = judgement is not None and bool(judgement.abstentions)
@@ -209,12 +210,14 @@ class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # a
         self.tell_cards()
 
     def tell_cards(self) -> None:
-        """Tell each card that holds its words its verdict, and whether it is the open one."""
+        """Tell each card that holds its words its verdict, and whether it is the open one. Once a card says something, the
+        words that stood in place of cards go."""
         all_open = len(self._verdicts) * _ROWS <= self.size.height
         for card in self.query(Cause):
             if card.number < len(self._verdicts) and card.query(Words):
                 is_looked_at = card.number == self._open
                 card.tell(self._verdicts[card.number], all_open or is_looked_at, is_looked_at)
+                self.query_one("#no-cause").display = False
 
     def _look_at(self, number: int) -> None:
         """Open the verdict ``number``, held within those there are, scroll to it and post Pointed; do nothing without
