@@ -494,8 +494,8 @@ def _of_text(text: bytes) -> RecognisedFile | None:
         return RecognisedFile("", "is text in UTF-16: write it as UTF-8")
     return RecognisedFile(
         "",
-        "is not a recording (not an SQLite database), and no known trace (of torch.profiler, Nsight, rocprofv3, Score-P, XLA) "
-        "or log (of nvidia-smi, DCGM, Prometheus)",
+        "is not a recording (not an SQLite database), and no known trace (of torch.profiler, Nsight, rocprofv3, Score-P, "
+        "XLA) or log (of nvidia-smi, DCGM, Prometheus)",
     )
 
 
