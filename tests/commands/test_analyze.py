@@ -123,7 +123,9 @@ def test_a_command_that_is_advised_names_the_recording_as_a_shell_takes_it(name:
 def test_a_name_that_can_not_be_shown_as_it_is_is_left_to_the_reader(tmp_path: Path) -> None:
     name = "two\nlines.sql"
     generate(str(tmp_path / name), "imbalanced", 4, 1 / 60, 0.5)
-    assert "Which GPUs do most: $ gssr analyze --terminal -plb FILE " in " ".join(analyze(name, cwd=tmp_path).stdout.split())
+    assert "Which GPUs do most: $ gssr analyze --terminal -plb FILE " in " ".join(
+        analyze(name, cwd=tmp_path).stdout.split()
+    )
 
 
 @pytest.mark.parametrize(
