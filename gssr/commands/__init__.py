@@ -10,20 +10,22 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 NAMES = (
-    "profile", "top", "tui", "analyze", "compare", "fleet", "export", "import", "merge", "mark", "demo", "doctor",
+    "demo", "doctor", "profile", "top", "tui", "analyze", "compare", "fleet", "export", "import", "merge", "mark",
     "completion", "mcp",
 )  # fmt: skip
-"""The commands, each a module of this folder."""
+"""The commands, each a module of this folder, in the order of the help: first what a newcomer tries."""
 
 OK, BAD_INPUT, USAGE = 0, 1, 2
 """Exit codes of everything but ``profile``, whose exit code is the workload's."""
 
 
 class Option(NamedTuple):
-    """One option: its flags (or, without dashes, the name of positional arguments), and its argparse settings."""
+    """One option: its flags (or, without dashes, the name of positional arguments), its argparse settings, and the
+    heading in the help that it stands under; "" for argparse's own."""
 
     flags: tuple[str, ...]
     settings: dict[str, Any]
+    group: str = ""
 
     @property
     def takes_value(self) -> bool:
@@ -58,11 +60,19 @@ def in_browser() -> bool:
 
 def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
     """Add the command's options to a parser."""
+    add: dict[str, Callable[..., argparse.Action]] = {"": parser.add_argument}
     for option in command.options:
+        if option.group not in add:
+            add[option.group] = parser.add_argument_group(option.group).add_argument
         settings = dict(option.settings)
         if "choices" in settings:
             settings["type"] = _one_of(settings["choices"])
-        parser.add_argument(*option.flags, **settings)
+        add[option.group](*option.flags, **settings)
+
+
+def under(group: str, *options: Option) -> tuple[Option, ...]:
+    """Return the options with this heading in the help."""
+    return tuple(option._replace(group=group) for option in options)
 
 
 def _one_of(choices: Sequence[str]) -> Callable[[str], str]:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell, under
 from gssr.commands.attached import ATTACH, laid_over, wrong_attach
 from gssr.commands.inputs import (
     RULES,
@@ -71,7 +71,6 @@ _FOR_TRACES = (
         ("--max-size",),
         {"metavar": "SIZE", "help": "of a trace: refuse what unpacks to more, such as 100G (default: 16G)"},
     ),
-    *WORKERS,
 )
 
 OPTIONS = (
@@ -80,82 +79,101 @@ OPTIONS = (
         {
             "nargs": "*",
             "metavar": "FILE",
-            "help": "recordings: files or folders of shards; traces; metric files of other tools",
+            "help": "recordings, traces, metric files of other tools, or folders of them (default: this job's recording, "
+            "else the newest gssr_*.sql here)",
         },
     ),
     Option(("-i", "--input"), {"action": "append", "default": [], "metavar": "FILE", "help": "the same, as an option"}),
-    Option(
-        ("-pts", "--plot-time-series"), {"action": "store_true", "help": "draw the averages over the GPUs, over time"}
+    *under(
+        "what to show",
+        Option(
+            ("-pts", "--plot-time-series"),
+            {
+                "action": "store_true",
+                "help": "draw the averages over the GPUs, over time: where you see them, else into PNG files",
+            },
+        ),
+        Option(
+            ("-plb", "--plot-load-balancing"),
+            {"action": "store_true", "help": "draw the averages over time, GPU by GPU"},
+        ),
+        Option(
+            ("--terminal",),
+            {"action": "store_true", "help": "draw curves in the text; without -pts and -plb everything"},
+        ),
+        Option(
+            ("--png",),
+            {"nargs": "?", "const": "", "metavar": "DIR", "help": "draw PNG files, in DIR or beside the recording"},
+        ),
+        Option(
+            ("--report",),
+            {
+                "metavar": "FILE",
+                "help": "write a report into this file: FILE.html, a single file with all that it needs, or FILE.pdf",
+            },
+        ),
+        Option(
+            ("--for",),
+            {
+                "dest": "purpose",
+                "choices": ("proposal", "proposal:strong", "proposal:weak"),
+                "help": "of a report as PDF: one page for a computing-time proposal; strong: the runs did the same work, "
+                "weak: each of their GPUs did",
+            },
+        ),
+        Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
+        Option(
+            ("-mtd", "--show-metadata"),
+            {"action": "store_true", "help": "show everything known of the run and its GPUs"},
+        ),
+        Option(("-ns", "--no-summary"), {"action": "store_true", "help": "leave the summary out"}),
+        Option(
+            ("-v", "--verbosity"),
+            {
+                "choices": ("low", "medium", "high"),
+                "default": "medium",
+                "help": "how much the page shows (default: medium)",
+            },
+        ),
+        Option(
+            ("--history",),
+            {"metavar": "DIR", "help": "say how a run stands against earlier ones there (default: GSSR_HISTORY)"},
+        ),
+        RULES,
     ),
-    Option(
-        ("-plb", "--plot-load-balancing"), {"action": "store_true", "help": "draw the averages over time, GPU by GPU"}
+    *under(
+        "which part of a recording",
+        Option(("--run",), {"metavar": "RUN", "help": "only this run: its number, id or label; -1 is the last"}),
+        Option(
+            ("--from",),
+            {
+                "dest": "start",
+                "metavar": "TIME",
+                "help": "from 90, 5m or 1:30 after the start, -60 before the end, or a date",
+            },
+        ),
+        Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "up to here"}),
+        Option(
+            ("-d", "--detect-outliers"),
+            {
+                "choices": ("leading", "trailing", "all", "none"),
+                "default": "none",
+                "help": "leave out warm-up (leading), tear-down (trailing) or both, as found in the data (default: none)",
+            },
+        ),
+        Option(("--gpus",), {"metavar": "LIST", "help": "only these GPUs: index, NODE, NODE:INDEX or UUID, globs too"}),
+        Option(("--metrics",), {"metavar": "LIST", "help": "only these metrics, comma-separated"}),
+        Option(
+            ("--exact",),
+            {
+                "action": "store_true",
+                "help": "all statistics from the samples themselves, percentiles too, however many",
+            },
+        ),
     ),
-    Option(("--terminal",), {"action": "store_true", "help": "draw in the text; alone: everything"}),
-    Option(
-        ("--png",),
-        {"nargs": "?", "const": "", "metavar": "DIR", "help": "draw PNG files, in DIR or beside the recording"},
-    ),
-    Option(
-        ("--report",),
-        {
-            "metavar": "FILE",
-            "help": "write a report into this file: FILE.html, a single file with all that it needs, or FILE.pdf",
-        },
-    ),
-    Option(
-        ("--for",),
-        {
-            "dest": "purpose",
-            "choices": ("proposal", "proposal:strong", "proposal:weak"),
-            "help": "of a report as PDF: one page for a computing-time proposal; strong: the runs did the same work, weak: "
-            "each of their GPUs did",
-        },
-    ),
-    Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
-    Option(
-        ("-mtd", "--show-metadata"), {"action": "store_true", "help": "show everything known of the run and its GPUs"}
-    ),
-    Option(("-ns", "--no-summary"), {"action": "store_true", "help": "leave the summary out"}),
-    Option(
-        ("-v", "--verbosity"),
-        {
-            "choices": ("low", "medium", "high"),
-            "default": "medium",
-            "help": "how much the page shows (default: medium)",
-        },
-    ),
-    Option(
-        ("-d", "--detect-outliers"),
-        {
-            "choices": ("leading", "trailing", "all", "none"),
-            "default": "none",
-            "help": "leave out warm-up (leading), tear-down (trailing) or both, as found in the data (default: none)",
-        },
-    ),
-    Option(("--metrics",), {"metavar": "LIST", "help": "only these metrics, comma-separated"}),
-    Option(("--gpus",), {"metavar": "LIST", "help": "only these GPUs: index, NODE, NODE:INDEX or UUID, globs too"}),
-    Option(
-        ("--from",),
-        {
-            "dest": "start",
-            "metavar": "TIME",
-            "help": "from 90, 5m or 1:30 after the start, -60 before the end, or a date",
-        },
-    ),
-    Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "up to here"}),
-    Option(
-        ("--exact",),
-        {"action": "store_true", "help": "all statistics from the samples themselves, percentiles too, however many"},
-    ),
-    Option(("--run",), {"metavar": "RUN", "help": "only this run: its number, id or label; -1 is the last"}),
-    Option(
-        ("--history",),
-        {"metavar": "DIR", "help": "say how a run stands against earlier ones there (default: GSSR_HISTORY)"},
-    ),
-    RULES,
-    *ATTACH,
-    *_FOR_TRACES,
-    *page_options.OPTIONS,
+    *under("traces", *ATTACH, *_FOR_TRACES),
+    *under("who reads many traces", *WORKERS),
+    *under("how the page looks", *page_options.OPTIONS),
 )
 
 REPLACED = {
@@ -236,7 +254,7 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
         from gssr.commands.trace_pages import analyze_traces
 
         return analyze_traces(names, options, workers)
-    for option in _FOR_TRACES:
+    for option in (*_FOR_TRACES, *WORKERS):
         if getattr(options, option.flags[0].removeprefix("--").replace("-", "_")):
             return fail(f"{option.flags[0]}: is for traces: {names[0]} is a recording", USAGE)
 
@@ -632,8 +650,8 @@ def _write_report(shown: Sequence[_RecordingOutput], path: str, purpose: str | N
 
 COMMAND = Command(
     "analyze",
-    "say what a recording shows",
-    "gssr analyze [options] [-i] FILE...",
+    "print the page: where the GPU time went and why, of recordings and traces",
+    "gssr analyze [options] [-i] [FILE...]",
     OPTIONS,
     handle,
 )

@@ -67,4 +67,6 @@ def _record_and_show(options: argparse.Namespace, path: str) -> int:
     return analyze.handle(parser.parse_args(["--terminal", path]), None)
 
 
-COMMAND = Command("demo", "record a synthetic job and show its page", "gssr demo [options]", OPTIONS, handle)
+COMMAND = Command(
+    "demo", "try it without a GPU: record a synthetic job and show its page", "gssr demo [options]", OPTIONS, handle
+)

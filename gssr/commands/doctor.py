@@ -37,4 +37,6 @@ def _folded(head: str, text: str, columns: int | None) -> list[str]:
     return [head + beside, *(" " * len(head) + line for line in below)]
 
 
-COMMAND = Command("doctor", "say what this machine offers", "gssr doctor", (), handle)
+COMMAND = Command(
+    "doctor", "say what can be measured on this machine, and what to do about the rest", "gssr doctor", (), handle
+)

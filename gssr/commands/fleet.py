@@ -316,5 +316,9 @@ def _show(found: "Fleet", options: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    "fleet", "say what many runs wasted, and which stand out", "gssr fleet [options] DIR|FILE...", OPTIONS, handle
+    "fleet",
+    "summarise many recordings: who wastes how much, on what",
+    "gssr fleet [options] DIR|FILE...",
+    OPTIONS,
+    handle,
 )

@@ -246,7 +246,7 @@ def _written(
 
 COMMAND = Command(
     "import",
-    "make a recording of other tools' files",
+    "convert metrics of DCGM, Prometheus, nvidia-smi and other tools into a recording",
     "gssr import [options] FILE|DIR... [-o NAME.sql]",
     OPTIONS,
     handle,

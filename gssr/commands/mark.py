@@ -26,5 +26,9 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 COMMAND = Command(
-    "mark", "mark a moment of the run, from a script that gssr profile runs", "gssr mark TEXT...", OPTIONS, handle
+    "mark",
+    "note a moment of the run, such as 'epoch 1', from within a script that gssr profile runs",
+    "gssr mark TEXT...",
+    OPTIONS,
+    handle,
 )

@@ -23,7 +23,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 COMMAND = Command(
     "mcp",
-    "answer an assistant's questions about recordings",
+    "let an AI assistant ask about recordings (a server of the Model Context Protocol)",
     "gssr mcp DIR",
     (Option(("folder",), {"metavar": "DIR", "help": "the folder whose recordings and traces may be read"}),),
     handle,

@@ -139,10 +139,15 @@ def _put_beside(path: str, options: argparse.Namespace) -> int:
 
 def _repair(path: str) -> int:
     """Rebuild the rollups of a recording in one file that are missing or damaged; return the exit code."""
+    import os
+
     from gssr.render.cells import clean
+    from gssr.store.disk import companion_path
     from gssr.store.merge.repair import repair
     from gssr.store.read.open import RecordingError
 
+    log = companion_path(path, "-wal")
+    was_beside = os.path.exists(log)
     try:
         n_repaired, n_thinned, tables = repair(path)
     except RecordingError as error:
@@ -155,6 +160,12 @@ def _repair(path: str) -> int:
         )
     wrong = [f"the rollups of {n_repaired:,} x 10 minutes of a GPU were missing or damaged"] if n_repaired else []
     wrong += [f"the rollups of {table} did not count all of it" for table in tables]
+    if was_beside:
+        beside = clean(os.path.basename(log))
+        if os.path.exists(log):
+            tell(f"{path}: a reader has it open, so {beside} stays beside it: try again once the reader has left")
+        elif not wrong:
+            return put(f"{name}: what was in {beside} is in the file now\n")
     if not wrong:
         return put(f"{name}: is in one file, and its rollups are whole: there was nothing to do\n")
     return put(f"{name}: {', and '.join(wrong)}: made anew\n")
@@ -162,7 +173,7 @@ def _repair(path: str) -> int:
 
 COMMAND = Command(
     "merge",
-    "put the files of a run's ranks together into one",
+    "join the files of the ranks, which a killed job left, into one; repair a recording",
     "gssr merge FILE.sql [--attach TRACE...] [--digest]",
     OPTIONS,
     handle,

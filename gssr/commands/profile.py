@@ -30,7 +30,7 @@ OPTIONS = (
         {
             "metavar": "NAME",
             "default": "auto",
-            "help": "where samples come from: auto, dcgm[:pause], gpm, nvml, synthetic[:SCENARIO[:GPUS]] or "
+            "help": "where samples come from: auto, dcgm[:pause], gpm, nvml, amd, synthetic[:SCENARIO[:GPUS]] or "
             "replay:FILE[@SPEED] (default: auto)",
         },
     ),
@@ -64,7 +64,10 @@ OPTIONS = (
     ),
     Option(
         ("--live",),
-        {"action": "store_true", "help": "show the live screen while the command runs; its output goes to FILE.log"},
+        {
+            "action": "store_true",
+            "help": "show the live screen while the command runs; its output goes to NAME.log beside NAME.sql",
+        },
     ),
     Option(
         ("--linger",),
@@ -84,7 +87,10 @@ OPTIONS = (
     ),
     Option(
         ("--textfile",),
-        {"metavar": "DIR", "help": "write the newest samples there every 5 s, for node_exporter's textfile collector"},
+        {
+            "metavar": "DIR",
+            "help": "write the newest samples into DIR every 5 s, for node_exporter's textfile collector",
+        },
     ),
     Option(
         ("--group",),

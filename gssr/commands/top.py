@@ -283,7 +283,7 @@ def _looked(path: str) -> NodesNow | None:
 
 COMMAND = Command(
     "top",
-    "watch this node, a job's nodes or other hosts as they are now, without a recording",
+    "watch this node, or a job's nodes, as they are now, without a recording",
     "gssr top [options]",
     OPTIONS,
     handle,

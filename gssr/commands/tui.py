@@ -335,4 +335,10 @@ def _with_traces(
     return WatchedJoined(recording, lay, bool(attach))
 
 
-COMMAND = Command("tui", "watch a recording, growing or finished", "gssr tui [options] [FILE|DIR ...]", OPTIONS, handle)
+COMMAND = Command(
+    "tui",
+    "watch a recording or trace on the screen, growing or finished",
+    "gssr tui [options] [FILE|DIR ...]",
+    OPTIONS,
+    handle,
+)

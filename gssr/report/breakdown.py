@@ -1,9 +1,11 @@
 """Where the GPU time went, as the page begins: one sentence, one bar that adds up to 100 %, and the categories."""
 
-from gssr.model.breakdown.categories import CATEGORIES
+import numpy as np
+
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import LeadingLoss
-from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shown_categories
+from gssr.render.breakdown import LEAST_SHOWN, LOOKS, breakdown_bar, headline, shown_categories
 from gssr.render.cells import wrap
 from gssr.render.clock import duration
 from gssr.render.glyphs import Glyphs, glyph_set
@@ -14,6 +16,8 @@ from gssr.report.page import PageOptions, section
 
 _LEAST_TOLD = 0.0005
 """What has no row of its own is told as a sum, so that all rows add up to 100 %: from 0.1 % on, as it is printed."""
+_ROUNDING = 1e-9
+"""By this much the sum of two shares may miss the same sum made elsewhere."""
 _ABOUT_SECONDS = 5.0
 """Samples further apart than this (s) only tell a mixture of what happens in a step."""
 
@@ -30,8 +34,22 @@ def breakdown_section(
     rows += wrap(headline(breakdown, leading_loss), width, role="value")
     rows += [breakdown_bar(breakdown, width, options.ascii), *_table(breakdown, options, marks)]
     if options.verbosity != "low":
-        rows += [row for text in breakdown_remarks(breakdown) for row in wrap(text, width, role="dim")]
+        texts = [*_parts_of_waiting(breakdown, leading_loss), *breakdown_remarks(breakdown)]
+        rows += [row for text in texts for row in wrap(text, width, role="dim")]
     return rows
+
+
+def _parts_of_waiting(breakdown: Breakdown, leading_loss: LeadingLoss | None) -> list[str]:
+    """Say in which two categories the loss of the headline lies, if GPUs wait for each other both idle and in
+    communication kernels, and it is more than either; else an empty list."""
+    parts = [POSITIONS["idle.imbalance"], POSITIONS["communication.waiting"]]
+    shares = [float(breakdown.shares[at]) for at in parts]
+    if leading_loss is None or breakdown.largest_loss not in parts or min(shares) < LEAST_SHOWN:
+        return []
+    if not max(shares) < leading_loss.share <= sum(shares) + _ROUNDING:
+        return []  # a hang is told of other time, too
+    told = " and ".join(f"{breakdown.label(at)} ({percent(share)})" for share, at in zip(shares, parts, strict=True))
+    return [f"the {percent(leading_loss.share)} lost lie in two rows: {told}"]
 
 
 def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -64,8 +82,8 @@ def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Ro
 
 
 def breakdown_remarks(breakdown: Breakdown) -> list[str]:
-    """Say of which factors the parallel efficiency is the product, and what samples that are far apart leave open;
-    empty if neither applies."""
+    """Say of which factors the parallel efficiency is the product, when nothing was measured, and what samples that are
+    far apart leave open; empty if none of it applies."""
     found = []
     efficiency = breakdown.efficiency
     if efficiency is not None:
@@ -73,6 +91,26 @@ def breakdown_remarks(breakdown: Breakdown) -> list[str]:
             f"parallel efficiency {percent(efficiency.parallel)} = load balance {percent(efficiency.load_balance)} x "
             f"communication {percent(efficiency.communication)} x orchestration {percent(efficiency.orchestration)}"
         )
+    found += _where_not_measured(breakdown)
     if breakdown.resolution >= _ABOUT_SECONDS:
         found.append(f"samples of {duration(breakdown.resolution)}: shorter waits are shares of a mixture, about")
     return found
+
+
+def _where_not_measured(breakdown: Breakdown) -> list[str]:
+    """Say how much of the GPU time that was not measured lies before the first measurement of any GPU and after the last
+    one, if either is a share that is shown; else an empty list."""
+    unmeasured = breakdown.over_time[:, POSITIONS["unmeasured"]]
+    measured = np.flatnonzero(breakdown.over_time.sum(axis=1) - unmeasured > 0)
+    if not len(measured):
+        return []
+    parts = {
+        "before the first sample": float(unmeasured[: measured[0]].sum()),
+        "after the last one": float(unmeasured[measured[-1] + 1 :].sum()),
+    }
+    told = [
+        f"{duration(seconds)} of GPU time {where}"
+        for where, seconds in parts.items()
+        if seconds >= LEAST_SHOWN * breakdown.gpu_seconds
+    ]
+    return [f"not measured: {' and '.join(told)}"] if told else []

@@ -56,8 +56,6 @@ def load_balancing(analysis: Analysis, options: PageOptions) -> list[Row]:
         return rows
     metric, many = metric_of(name), len(analysis.gpus)
     rows += remark(imbalance_text(analysis, name), width, "plain", label="imbalance")
-    if many > 1:
-        rows += remark("1 - mean/max of the GPUs' means; 0 % is even", width)
     rows += costs(analysis, options)
     if many >= _LEAST_FOR_HISTOGRAM and options.verbosity != "low":
         rows += [(), *_histogram(analysis, metric, width, marks)]
@@ -203,7 +201,7 @@ def _others(analysis: Analysis, metric: Metric, options: PageOptions, marks: Gly
         low, high = balance.lowest, balance.highest
         lines.append([
             other.label,
-            percent(balance.imbalance),
+            "all 0" if high.mean.get(name) == 0 else percent(balance.imbalance),
             quantity(low.mean.get(name), other), clean(low.place),
             quantity(high.mean.get(name), other), clean(high.place),
         ])  # fmt: skip
@@ -224,6 +222,8 @@ _LEAST_CHANGE = 0.01
 """A score that changes by less says nothing."""
 _NODES = {"low": 0, "medium": 5, "high": 40}
 _PLACES = 16
+_LEAST_FOR_WORST_MINUTE = 120.0
+"""Seconds. In a shorter run a minute is most of it."""
 _LEAST = 24
 """Cells that a line over time needs."""
 
@@ -253,11 +253,12 @@ def costs(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def when(analysis: Analysis, found: Unevenness) -> str:
-    """Say how large the imbalance is moment by moment, and when its worst minute was, if that is known."""
+    """Say how large the imbalance is moment by moment and, of a run of some minutes, when its worst minute was, if that
+    is known."""
     uneven, axis = found.imbalance, time_axis(analysis)
     label = metric_of(found.metric).label
     text = f"{percent(uneven.resolved)} of {label} moment by moment (columns of {duration(found.width)})"
-    if uneven.worst is not None:
+    if uneven.worst is not None and axis.end - axis.begin >= _LEAST_FOR_WORST_MINUTE:
         at = moment(uneven.worst_start - axis.origin, axis.end - axis.origin)
         text += f"; worst minute at {at}: {percent(uneven.worst)}"
     return text

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Floats
 from gssr.metrics import Metric, best_measured
 from gssr.model.results import Analysis, Grid, Series
-from gssr.render.cells import clean, clip, fit, pad
+from gssr.render.cells import clean, clip, fit, pad, wrap
 from gssr.render.clock import LEGEND, in_columns, timed
 from gssr.render.columns import strip
 from gssr.render.glyphs import Glyphs, glyph_set
@@ -89,7 +89,13 @@ def _strips(analysis: Analysis, names: list[str], width: int, gutter: int, room:
         values = axis.columns(series.mean, series.start, series.width, room)
         fractions = (values / full_scale(analysis, metric)).tolist()
         rows.append(clip((*_legend(analysis, metric, gutter, marks), Span(" "), *strip(fractions, marks)), width))
-    return [(), *rows]
+    return [(), *rows, *wrap(_short_names(names), width, role="dim")]
+
+
+def _short_names(names: list[str]) -> str:
+    """Say what the short names mean that are no word of the metric's name; "" if all are."""
+    metrics = [metric_of(name) for name in names]
+    return ", ".join(f"{each.short}: {each.label}" for each in metrics if each.short not in each.label.lower().split())
 
 
 def _legend(analysis: Analysis, metric: Metric, gutter: int, marks: Glyphs) -> Row:

@@ -67,11 +67,13 @@ def ending(analysis: Analysis) -> Row:
 
 
 def _extent(analysis: Analysis) -> list[str]:
-    """List what was recorded: GPUs, model, length, sampling, samples and gaps; unknown ones are left out."""
+    """List what was recorded: GPUs, ranks if there are several, model, length, sampling, samples and gaps; unknown ones
+    are left out."""
     names = sorted({gpu.name for gpu in analysis.gpus if gpu.name})
     kind = clean(names[0]) if len(names) == 1 else f"{len(names)} models" if names else None
     pieces = [
         gpus_and_nodes_text(analysis),
+        count(analysis.n_ranks, "rank") if analysis.n_ranks > 1 else None,
         kind,
         duration(analysis.window.duration),
         sampling(analysis) or None,
@@ -204,7 +206,7 @@ def imbalance_text(analysis: Analysis, name: str) -> str:
     )
     if evenness.imbalance is None:
         return f"{UNKNOWN}: {metric.label} was 0 throughout"
-    return f"{percent(evenness.imbalance)} of {metric.label}: {ends}"
+    return f"{percent(evenness.imbalance)} of {metric.label} (1 - mean / highest): {ends}"
 
 
 def strip_legend(metric: Metric, full: float, glyphs: Glyphs) -> str:

@@ -149,7 +149,8 @@ def roofline(analysis: Analysis, options: PageOptions) -> list[Row]:
     if isinstance(analysis.judgement.place, str):
         rows += remark(analysis.judgement.place, width, "plain", label="roofline")
     else:
-        rows += remark(bound_text(analysis.judgement.place), width, "plain", label="roofline")
+        when = "averaged over the whole run" if analysis.window.whole else "averaged over this part of the run"
+        rows += remark(f"{when}, {bound_text(analysis.judgement.place)}", width, "plain", label="roofline")
         if analysis.judgement.place.unpriced:
             rows += remark(f"peak unknown, left out: {', '.join(analysis.judgement.place.unpriced)}", width)
     if peaks is None or not found:

@@ -195,8 +195,12 @@ def _fills(marks: Glyphs) -> str:
 
 def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     """Draw the split as a bar with its legend, the hidden share of communication if there is any, and the share busy
-    over time."""
-    rows = section("How well used?", width, marks)
+    over time. The heading says which part of the breakdown's time it is of."""
+    about = "from the first work to the last"
+    if trace.breakdown is not None and trace.breakdown.gpu_seconds > 0:
+        of_breakdown = percent(trace.span_ns / 1e9 / trace.breakdown.gpu_seconds)
+        about = "" if of_breakdown == percent(1.0) else f"first work to last: {of_breakdown} of the time above"
+    rows = section("How well used?", width, marks, about)
     room = max(width - LABEL, 8)
     rows.append(labelled("split", width, *split_bar([_share(trace, key) for _, key, _ in PARTS], room, marks)))
     legend = [
@@ -429,8 +433,8 @@ def _launches(trace: TraceAnalysis, width: int) -> list[Row]:
         return []
     delay = found["delay_ns"]
     text = (
-        f"{found['count']:,}, from call to begin {took(delay['median'])} (median) to {took(delay['max'])}, "
-        f"{found['long_delays']:,} above 100 µs; {found['short_kernels']:,} for work shorter than the call; at most "
+        f"{found['count']:,}; median delay {took(delay['median'])}, longest {took(delay['max'])}, "
+        f"{found['long_delays']:,} above 100 µs; {found['short_kernels']:,} of work shorter than the call; at most "
         f"{found['queue_max']:,} waiting in a stream"
     )
     return [(), *remark(text, width, "plain", label="launches")]
@@ -604,7 +608,7 @@ def _ranges(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[R
     found: list[Row] = []
     for name, label in (("ranges", "range"), ("operators", "operator"), ("os", "system call")):
         found += _tops(trace, name, fewer, marks, label)
-    about = "GPU time: of what was launched meanwhile" if trace.gpus else ""
+    about = "GPU time of the kernels launched inside it" if trace.gpus else ""
     return [*section("What did the program do?", options.width, marks, about), *found[1:]] if found else []
 
 

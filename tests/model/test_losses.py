@@ -465,6 +465,13 @@ def test_pauses_at_random_have_no_rhythm() -> None:
         assert "recurring_dips" not in told and "pauses" in told, seed
 
 
+def test_cores_that_other_processes_keep_busy_are_not_said_to_be_the_jobs() -> None:
+    made = evidence(host={"cpu_utilization": 0.98}, **scaled(0.3))
+    for cores, is_others in ((0.0, True), (3.0, False)):
+        told = of(replace(made, workload={"cpu": np.full(N, cores)})).verdicts["cpu_starved"]
+        assert told.title.endswith("waiting for the CPU, which other processes of the node keep busy") == is_others
+
+
 def test_more_workers_are_not_advised_where_all_cores_are_busy_or_the_program_starts_anew() -> None:
     busy = of(evidence(host={"cpu_utilization": 0.98}, **scaled(0.3))).verdicts["cpu_starved"]
     assert "more workers would not help" in busy.advice

@@ -145,3 +145,35 @@ def descriptors(pid: str) -> list[str]:
         with contextlib.suppress(OSError):
             links.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
     return links
+
+
+def test_a_log_that_a_reader_keeps_beside_the_recording_is_named_and_merge_takes_it_in(tmp_path):
+    path = tmp_path / "a.sql"
+    command = [
+        *GSSR,
+        "profile",
+        "--backend",
+        "synthetic:train:2",
+        "-t",
+        "50",
+        "-o",
+        "a.sql",
+        "--",
+        "sh",
+        "-c",
+        UNTIL_GO,
+    ]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as supervisor:
+        until(lambda: counted(path, "samples") >= 4, "samples")
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as reader:
+            reader.execute("BEGIN")
+            assert reader.execute("SELECT count(*) FROM samples").fetchone()[0] >= 4
+            (tmp_path / "go").touch()
+            told = supervisor.communicate(timeout=60)[1]
+            assert "a.sql-wal beside it is part of the recording" in told and f": gssr merge {path}\n" in told
+            done = subprocess.run([*GSSR, "merge", path], capture_output=True, text=True, timeout=60)
+            assert "a reader has it open, so a.sql-wal stays beside it" in done.stderr and not done.returncode
+    done = subprocess.run([*GSSR, "merge", path], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{path}: what was in a.sql-wal is in the file now\n"
+    assert sorted(os.listdir(tmp_path)) == ["a.sql", "go"]
+    assert open_recording(path).runs[0].state == "completed"

@@ -55,3 +55,25 @@ def test_the_sentence_names_what_the_largest_loss_is_due_to_where_a_verdict_tell
 def test_kernels_whose_work_was_not_measured_are_not_said_to_compute() -> None:
     text = headline(booked({"working.other": 1.0}, other_work="works, kind of work not measured"))
     assert text == "100.0 % of the GPU time runs kernels, what they do was not measured."
+
+
+def below_the_table(found: Breakdown, leading: LeadingLoss | None = None) -> str:
+    return " ".join(text_of(row) for row in breakdown_section(found, PageOptions(width=80), leading))
+
+
+def test_waiting_that_lies_in_two_rows_is_said_to() -> None:
+    found = booked({"working.tensor": 0.8, "idle.imbalance": 0.12, "communication.waiting": 0.08})
+    both = below_the_table(found, LeadingLoss(0.2, "lost because the load is uneven"))
+    assert "the 20.0 % lost lie in two rows: idle while other GPUs work (12.0 %) and waits in communication" in both
+    assert "two rows" not in below_the_table(found, LeadingLoss(0.12, "lost because the load is uneven"))
+    assert "two rows" not in below_the_table(found)
+
+
+def test_time_before_the_first_sample_is_told_from_gaps() -> None:
+    found = booked({"working.tensor": 1.0})
+    at, works = POSITIONS["unmeasured"], POSITIONS["working.tensor"]
+    over_time = found.over_time.copy()
+    over_time[[0, 5], at], over_time[[0, 5], works] = 60.0, 0.0
+    found = replace(found, over_time=over_time, by_gpu=over_time.sum(axis=0)[None])
+    assert "not measured: 1 min 0 s of GPU time before the first sample" in below_the_table(found)
+    assert "after the last one" not in below_the_table(found)

@@ -32,7 +32,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 COMMAND = Command(
     "completion",
-    "print what makes a shell complete the words of gssr",
+    "print the script that lets Tab complete gssr's options in your shell",
     "gssr completion bash|zsh|fish",
     OPTIONS,
     handle,

@@ -138,7 +138,7 @@ def _shares(what: str, warning: float, critical: float, source: str = OURS) -> t
 )  # fmt: skip
 def loader_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if GPUs are idle while the program loads data."""
-    return _while_idle(trace, rule, "loader", "idle while data was loaded", "were it there in time")
+    return _while_idle(trace, rule, "loader", "idle while data was loaded", "if the data were ready")
 
 
 def _while_idle(trace: TraceAnalysis, rule: Rule, name: str, what: str, if_: str) -> RuleMatch | None:
@@ -170,7 +170,7 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
 
 
 @register_rule(
-    "warning", "{who} keeps the others waiting: it communicates for {own}, the median rank for {others}",
+    "warning", "{who} is late: it spends {own} in communication, the median rank {others}",
     (
         Threshold("warning", 0.05, "this much less of its time than the median rank spends in communication, as a ratio"),
         Threshold("critical", 0.25, "from this difference on it is critical"),
@@ -191,15 +191,16 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     if late <= 0 or late < rule.at("warning"):
         return None
     words = {"who": gpu.place, "own": took(spent[least]), "others": took(middle)}
-    wait = int(np.maximum(spent - spent[least], 0).sum())
+    exposed = np.array([each.exposed_communication_ns for each in trace.gpus], np.float64)
+    wait = int(np.minimum(np.maximum(spent - spent[least], 0), exposed).sum())  # what computation hides costs nothing
     evidence = (
         finding_in_words(
             "late",
             late,
-            f"{percent(late)} of its time less (reported from {percent(rule.at('warning'))} on)",
+            f"the difference is {percent(late)} of its time (reported from {percent(rule.at('warning'))} on)",
             rule.at("warning"),
         ),
-        _won(trace, wait, "were all as late as it, none would wait"),
+        _won(trace, wait, "if no rank waited for it"),
     )
     return RuleMatch(words, evidence, rule.graded(late), _span(trace), (least,))
 
@@ -213,7 +214,7 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 )  # fmt: skip
 def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if GPUs are idle after a step and before the next."""
-    return _while_idle(trace, rule, "between_steps", "idle between steps", "were the next step's work there")
+    return _while_idle(trace, rule, "between_steps", "idle between steps", "if the next step's work were there")
 
 
 @register_rule(
@@ -243,7 +244,7 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             per,
         ),
         _of_time(trace, lost, rule, "idle because the host was late"),
-        _won(trace, lost, "could the host run ahead"),
+        _won(trace, lost, "if the host ran ahead"),
     )
     return RuleMatch({"count": f"{n:,}", "each": f"{each:.3g}"}, evidence, severity, _span(trace))
 
@@ -343,7 +344,7 @@ def short_kernels(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             rule.at("short"),
         ),
         _of_time(trace, lost, rule, f"idle: the host was late, or gaps below {took(LAUNCH)}"),
-        _won(trace, lost, "were each launched in time"),
+        _won(trace, lost, "if each were launched in time"),
     )
     words = {"share": percent(share), "lost": percent(_share(trace, lost))}
     return RuleMatch(words, evidence, severity, _span(trace), advice=_CAPTURED if "captures" in trace.holds else "")
@@ -373,7 +374,7 @@ def exposed_communication(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     evidence = (
         _of_time(trace, lost, rule, "in nothing but communication"),
         finding_in_words("overlap", hidden, f"{percent(hidden)} of the communication lies under computation"),
-        _won(trace, lost, "were all of it hidden"),
+        _won(trace, lost, "if all of it were hidden"),
     )
     return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
 
@@ -398,7 +399,7 @@ def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         least, most = trace.gpus[int(waits.argmin())], trace.gpus[int(waits.argmax())]
         text = f"{most.place} longest ({took(waits.max())}), {least.place} shortest ({took(waits.min())})"
         evidence.append(finding_in_words("p2p", float(waits.max() / 1e9), text))
-    evidence.append(_won(trace, lost, "were the other side always there"))
+    evidence.append(_won(trace, lost, "if the other side were always there"))
     return RuleMatch({"lost": percent(_share(trace, lost))}, tuple(evidence), severity, _span(trace))
 
 
@@ -426,7 +427,7 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         finding_in_words("any", any_busy, f"some GPU is busy for {percent(any_busy)} of the time, the busiest for "
              f"{percent(float(busy.mean(axis=1).max()))}"),
         _of_time(trace, lost, rule, "others work in turn"),
-        _won(trace, lost, "did they work at once"),
+        _won(trace, lost, "if they worked at once"),
     )  # fmt: skip
     return RuleMatch({"at_once": f"{at_once:.2g}", "all": f"{len(trace.gpus):,}"}, evidence, severity, _span(trace))
 

@@ -144,7 +144,7 @@ def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "Compute-bound: on the {pipe}, active {value} of the time",
+    "info", "Compute-bound while it works: on the {pipe}, active {value} of that time",
     (
         Threshold("tensor_active", 0.5, "the tensor cores are active at least this share of the time", KEMPNER),
         Threshold("fp64_active", 0.5, "or the FP64 pipe is"),
@@ -208,7 +208,7 @@ def _bandwidth(job: JobEvidence, dram: float) -> list[Finding]:
 
 
 @register_rule(
-    "info", "FP64 arithmetic ({value}){what}",
+    "info", "Computes in FP64: {pipe} active {value} of the time in which it works{what}",
     (
         Threshold("fp64_active", 0.2, "the FP64 pipe or the tensor cores' FP64 is active at least this much", KEMPNER),
         Threshold("sm_active", 0.5, "and SM activity is at least this", KEMPNER),
@@ -239,7 +239,8 @@ def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
                 "fp64_peak", share, f"FP64 peak {words.percent(share)} of the FP32 peak", rule.at("narrow")
             )
         )
-    found = _found(job, rule, {"value": words.percent(values[name]), "what": what}, *evidence)
+    pipe = "the FP64 pipe is" if name == "fp64_active" else "the tensor cores' FP64 part is"
+    found = _found(job, rule, {"pipe": pipe, "value": words.percent(values[name]), "what": what}, *evidence)
     return found.warning() if narrow else found
 
 

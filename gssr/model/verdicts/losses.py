@@ -174,8 +174,12 @@ def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _graded(job, rule, share, "idle meanwhile", {}, *_rates(job, "idle.copies", _COPIED), bins=bins)
 
 
+_NO_CORE = 0.1
+"""A rank that keeps less than this of a core busy leaves the node's CPUs to others."""
+
+
 @register_rule(
-    "warning", "{share} of the GPU time is spent waiting for the CPU",
+    "warning", "{share} of the GPU time is spent waiting for the CPU{whose}",
     (
         *_loss("idle.host"),
         Threshold("cores", 0.9, "all cores are busy: so much of the node's CPUs, or of the cores that a rank may use"),
@@ -187,7 +191,7 @@ def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs that lose GPU time waiting for the CPU (``idle.host``). None below the least threshold."""
     share = job.breakdown.share("idle.host")
     bins = job.breakdown.share_over_time("idle.host")
-    more, advice = [], ""
+    more, advice, whose = [], "", ""
     used = _mean_then(job.evidence.host.get("cpu_utilization"), bins)
     if used is not None:
         more.append(finding_in_words("cpu_utilization", used, f"{words.percent(used)} of the node's CPUs busy then"))
@@ -207,7 +211,10 @@ def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
                     "to the GPU. More workers on as many cores would not help."
                 )
         more.append(finding_in_words("workload_cpu", cores, text))
-    return _graded(job, rule, share, "idle meanwhile", {}, *more, bins=bins, advice=advice)
+        if cores < _NO_CORE and used is not None and used >= rule.at("cores"):
+            whose = ", which other processes of the node keep busy"
+            advice = "Not the job keeps the node's cores busy: see what else runs there, or ask for cores of your own."
+    return _graded(job, rule, share, "idle meanwhile", {"whose": whose}, *more, bins=bins, advice=advice)
 
 
 def _mean_then(values: Floats | None, weight: Floats) -> float | None:
@@ -314,7 +321,7 @@ def _waits_by_node(job: JobEvidence) -> tuple[tuple[str, float], tuple[str, floa
     "warning", "{share} of the GPU time is lost waiting for {who}{why}",
     _loss("idle.imbalance", "communication.waiting"),
     "See what differs there: more work, a slower clock or host, output that only one rank writes. Which GPUs do most: "
-    "gssr analyze -plb FILE",
+    "gssr analyze --terminal -plb FILE",
     needs=(LEAD,),
 )  # fmt: skip
 def straggler(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -343,8 +350,8 @@ def slow_node(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "{share} of the GPU time is lost because the load is uneven; {least} does the most",
     (*_loss("idle.imbalance", "communication.waiting"), _JITTER),
-    "Share the work out evenly (domain decomposition, batch sizes, sequence lengths). Which GPUs do most: gssr analyze -plb "
-    "FILE",
+    "Share the work out evenly (domain decomposition, batch sizes, sequence lengths). Which GPUs do most: gssr analyze "
+    "--terminal -plb FILE",
     needs=(LEAD,),
 )  # fmt: skip
 def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:

@@ -26,7 +26,7 @@ from gssr.profile.sampling.sample_writer import SampleWriter
 from gssr.profile.sampling.say_once import say_from_sampler
 from gssr.profile.sampling.share import Share
 from gssr.profile.sampling.summary import whole_run
-from gssr.store.disk import sizes, traces_beside
+from gssr.store.disk import companion_path, sizes, traces_beside
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.liveness import boot_id, process_start
@@ -395,4 +395,16 @@ class _Sampler:
             hand_on(self._outbox, whole_run(self._writer.totals.values()))
             path = whole_of(self._plan.path)
             hand_on(self._outbox, f"recorded into {path}; see it with: gssr analyze {quote(path)}")
+        self._say_what_is_beside()
         return 0
+
+    def _say_what_is_beside(self) -> None:
+        """Say that SQLite's log is still beside the recording, as it is where a reader has the recording open: a copy
+        of the recording alone lacks the last samples. Nothing is said of a rank's file: merging takes its log in."""
+        path, log = self._plan.path, companion_path(self._plan.path, "-wal")
+        if path == whole_of(path) and os.path.exists(log) and os.path.getsize(log):
+            hand_on(
+                self._outbox,
+                f"{os.path.basename(log)} beside it is part of the recording: copy both files or, once no reader has it "
+                f"open, make them one with: gssr merge {quote(path)}",
+            )

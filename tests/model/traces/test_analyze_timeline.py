@@ -235,7 +235,7 @@ def test_ranks_are_combined_on_one_clock() -> None:
         ("gemm", "compute"): 300 * US, ("ncclDevKernel_AllReduce", "communication"): 250 * US}  # fmt: skip
     assert table.count.tolist() == [3, 3]
     straggler = next(verdict for verdict in found.verdicts if verdict.code == "straggling_rank")
-    assert straggler.gpus == (1,) and straggler.title.startswith("rank:1 keeps")
+    assert straggler.gpus == (1,) and straggler.title.startswith("rank:1 is late: it spends")
     assert found.launches.n == 6 and statistics(found.launches.delay).count.tolist() == [6]
     with pytest.raises(ValueError, match="no trace"):
         combined([])

@@ -102,7 +102,9 @@ def low() -> Timeline:
     return events.timeline()
 
 
-def ranks(late: int) -> TraceAnalysis:
+def ranks(late: int, hidden: int = 0) -> TraceAnalysis:
+    """Of four ranks, the third of which computes ``late`` ns longer; the others compute for ``hidden`` ns of the time in
+    which they communicate."""
     found = []
     for rank in range(4):
         events, longer = Events(), late if rank == 2 else 0
@@ -111,6 +113,8 @@ def ranks(late: int) -> TraceAnalysis:
             events.launched("gemm", start, start + MS, 40 * MS + longer, gpu(rank), thread)
             events.launched("ncclDevKernel_AllReduce", start, start + 42 * MS + longer, 50 * MS - longer,
                             gpu(rank, stream=20), thread)  # fmt: skip
+            if hidden and rank != 2:
+                events.launched("other", start, start + 50 * MS, hidden, gpu(rank), thread)
         found.append(analyze_timeline(events.timeline()))
     return combined(found)
 
@@ -177,6 +181,17 @@ def test_there_is_a_cause_for_every_rule_and_causes_stand_before_what_they_expla
 def test_a_busy_gpu_gives_no_verdict() -> None:
     assert not analyze_timeline(busy(Events()).timeline(pageable=True)).verdicts
     assert "straggling_rank" not in {verdict.code for verdict in ranks(0).verdicts}
+
+
+def test_what_is_saved_without_a_late_rank_is_no_more_than_the_communication_that_nothing_hides() -> None:
+    for hidden in (0, 40 * MS):
+        found = ranks(20 * MS, hidden)
+        (verdict,) = (each for each in found.verdicts if each.code == "straggling_rank")
+        (won,) = (each for each in verdict.evidence if each.metric == "won")
+        waits = [(gpu.communication_ns - found.gpus[2].communication_ns, gpu.exposed_communication_ns)
+                 for gpu in found.gpus]  # fmt: skip
+        assert won.value == pytest.approx(sum(map(min, waits)) / 1e9)
+        assert (won.value < sum(wait for wait, _ in waits) / 1e9) == bool(hidden)
 
 
 def test_ranks_that_are_alike_and_what_sets_up_communication_give_no_verdict() -> None:
