@@ -65,22 +65,16 @@ The flags of `clock_event_reasons`. Summaries give the share of samples in which
 SCORE = """
 ## Score
 
-    {definition}
+One number from 0 to 1 for how full the GPU's compute units are. It is
+**{caveat}**.
+Three means go into it: *A* of `sm_active`, *F* of `flop_active` and *O* of `sm_occupancy`, over all non-NULL samples of all
+GPUs in the window, start-up and waits included (`-d leading` leaves start-up out); a GPU's score is from its own samples.
 
-One number from 0 to 1 for how full the GPU's compute units are. *A* is the mean of `sm_active`, *F* of `flop_active`, *O* of
-`sm_occupancy`; a = {alpha}, b = {beta}, c = {gamma}, l = {lambda_}. Formula and
-parameters were published by the GSSR authors, who fitted them on synthetic data.
+**How it behaves.** *F* is a sum over four kinds of pipes: FP64, FP32, FP16 and tensor. With one of them full all the time it
+is 1, and the score at most 0.913. Only programs that keep several kinds busy at once come nearer to 1.
 
-It is **{caveat}**.
-
-*F* is a sum over four kinds of pipes: with one of them full all the time it is 1, and the score at most 0.913. Only programs
-that keep several kinds busy at once come nearer to 1.
-
-The means are over all non-NULL samples of all GPUs in the window; a GPU's score is from its own. *F* is the sum of four
-means. If an input is missing (neither DCGM nor GPM, or an AMD GPU), there is no score.
-
-**How it behaves.** The formula is the published one, and it is not even. *A* counts below 0.3 alone: with F 0.48 and O
-0.21 an SM activity of 0.1, 0.2, 0.3 and 1 gives 0.53, 0.62, 0.63 and 0.63. With *A* at 0.8:
+*A* counts below 0.3 alone: with F 0.48 and O 0.21 an SM activity of 0.1, 0.2, 0.3 and 1 gives 0.53, 0.62, 0.63 and 0.63.
+With *A* at 0.8:
 
 | F | O = 0.1 | O = 0.3 | O = 0.6 | O = 1 |
 | --- | --- | --- | --- | --- |
@@ -93,10 +87,18 @@ means. If an input is missing (neither DCGM nor GPM, or an AMD GPU), there is no
 | 0.5 | 0.65 | 0.65 | 0.65 | 0.65 |
 | 1 | 0.91 | 0.91 | 0.91 | 0.91 |
 
-From F 0.3 on it says how busy the arithmetic pipes are, and nothing else. Below that occupancy counts, and where
-occupancy is high the score *falls* when a program begins to do more arithmetic (from F 0 to about 0.15). So do not tune
-for the score: remove what the [breakdown](verdicts.md#where-the-gpu-time-goes) calls lost. Less idle time raises all
-three means, and the score with them wherever F is above 0.15.
+From F 0.3 on it says how busy the arithmetic pipes are, and nothing else. Below that occupancy counts, and where occupancy
+is high the score *falls* when a program begins to do more arithmetic (from F 0 to about 0.15). So do not tune for the score:
+remove what the [breakdown](verdicts.md#where-the-gpu-time-goes) calls lost. Less idle time raises all three means, and the
+score with them wherever F is above 0.15.
+
+If an input is missing (neither DCGM nor GPM, or an AMD GPU), there is no score.
+
+**The formula** and its parameters were published by the GSSR authors, who fitted them on synthetic data:
+
+    {definition}
+
+with a = {alpha}, b = {beta}, c = {gamma}, l = {lambda_}. *F* is the sum of four means.
 
     >>> from gssr.score import saturation_score
     >>> round(saturation_score(sm_active=0.5, flop_active=0.1, sm_occupancy=0.3), 6)
@@ -135,8 +137,8 @@ for devices (arXiv 2603.26576). Ours differ from TALP's:
 There are none (`null`) if nothing was measured or no GPU computed.
 
     >>> from gssr.model.breakdown.result import Efficiency
-    >>> round(Efficiency(load_balance=0.71, communication=0.93, orchestration=0.95).parallel, 2)
-    0.63
+    >>> round(Efficiency(load_balance=0.8, communication=0.9, orchestration=0.95).parallel, 2)
+    0.68
 """
 
 CHECKS = ((1.0, 1.0, 1.0), (0.5, 0.1, 0.3), (0.8, 0.4, 0.5), (0.9, 0.02, 0.6), (0.0, 0.4, 0.5))

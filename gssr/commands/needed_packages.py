@@ -127,6 +127,8 @@ _BY_WORKERS = {
 }
 """Of the commands that read many files."""
 USES: dict[str, tuple[Use, ...]] = {
+    "demo": (Use("demo", ("numpy", "plotext")),),
+    "doctor": (Use("doctor", ()),),
     "profile": (
         Use("profile", ()),
         Use("profile --digest", ("numpy",), lambda options: options.digest),
@@ -170,8 +172,6 @@ USES: dict[str, tuple[Use, ...]] = {
         *_BY_WORKERS["merge"],
     ),
     "mark": (Use("mark", ()),),
-    "demo": (Use("demo", ("numpy", "plotext")),),
-    "doctor": (Use("doctor", ()),),
     "completion": (Use("completion", ("argcomplete",)),),
     "mcp": (Use("mcp", ("mcp",)),),
 }

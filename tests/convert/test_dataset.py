@@ -281,7 +281,9 @@ def test_what_a_killed_worker_was_writing_is_written_by_another(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     assert put(tmp_path / "set", *recordings, deadly) == 1
     said = capsys.readouterr()
-    assert said.err == f"gssr: {deadly}: the process that read it died\n" and ": 6 runs exported" in said.out
+    *lost, died = said.err.splitlines()
+    assert died == f"gssr: {deadly}: the process that read it died" and ": 6 runs exported" in said.out
+    assert lost and all(line.startswith("gssr: a worker was lost: ") for line in lost)
     assert_whole(tmp_path / "set", whole)
 
 

@@ -22,7 +22,7 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.report.live.metric_scales import full_scale
 from gssr.store.format.schema import TABLES
 from gssr.store.write.writer import Writer
-from gssr.tui.moves import MOVES, measured, of_metric
+from gssr.tui.moves import measured, of_metric
 from gssr.tui.view import Scene, ScreenName, View
 from tests.looking import live_screen, looked_at, seen, until, work
 
@@ -121,10 +121,10 @@ def test_rates_are_drawn_against_a_round_number_above_the_greatest(job: str) -> 
     assert full_scale(frame, "host:cpu_utilization") == 1.0
 
 
-def test_every_metric_of_nodes_is_reached_by_its_key(job: str) -> None:
+def test_every_metric_of_nodes_can_be_looked_at(job: str) -> None:
     view, seen = View(), set()
-    for _ in range(len(measured(scene_of(job, view)))):
-        view = MOVES["next_metric"](scene_of(job, view))
+    for name in measured(scene_of(job, view)):
+        view = of_metric(scene_of(job, view), name)
         seen.add(view.metric)
         assert metric_named(view.metric) is not None
     assert {name for name in OF_NODES if not name.startswith(("host:net", "host:fabric"))} <= seen
@@ -133,7 +133,7 @@ def test_every_metric_of_nodes_is_reached_by_its_key(job: str) -> None:
 
 def test_a_selection_becomes_the_nodes_of_its_gpus_and_back(job: str) -> None:
     view = View(screen="gpus", selection=(3,), metric="sm_active")
-    after = MOVES["next_metric"](scene_of(job, view))
+    after = of_metric(scene_of(job, view), "host:cpu_utilization")
     assert after.metric == "host:cpu_utilization" and after.selection == (1,)
     scene = scene_of(job, after)
     assert scene.frame.of_gpus is not None and scene.frame.of_gpus.query.gpus == (2, 3)
