@@ -362,9 +362,12 @@ def thrifty(driver: type[Driver]) -> type[Driver]:
             self._wire = app.wire = Wire(super().write)
 
         def write(self, data: str) -> None:
-            """Send what differs from what the terminal shows."""
-            if self._shown_on.size != self._size_then:
-                self._size_then = self._shown_on.size
+            """Send what differs from what the terminal shows; all of it, once the screen has been laid out for another
+            size. What is still drawn in the layout before then may wrap and scroll in a smaller terminal: nothing of it
+            is kept as known."""
+            size = self._shown_on.screen.outer_size if self._shown_on.screen_stack else self._size_then
+            if size and size != self._size_then:  # a screen that is not laid out yet has none
+                self._size_then = size
                 self._wire.forget()
             self._wire.take(data)
 

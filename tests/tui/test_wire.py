@@ -4,11 +4,14 @@ never sent more than it carries."""
 import random
 import re
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.headless_driver import HeadlessDriver
+from textual.geometry import Size
+from textual.screen import Screen
 
 from gssr.tui.wire import Wire, thrifty
 
@@ -53,14 +56,8 @@ class Terminal:
         line, blank = self.cells[self._y], (" ", self._seen(" "))
         if name == "H":
             self._y, self._x = numbers[0] - 1, min(numbers[1], self.width) - 1
-        elif name == "G":
-            self._x = min(numbers[0], self.width) - 1
         elif name == "C":
             self._x += numbers[0]
-        elif name == "P":
-            line[self._x :] = [*line[self._x + 1 :], blank]
-        elif name == "@":
-            line[self._x :] = [blank, *line[self._x : -1]]
         elif name == "K":
             line[self._x :] = [blank] * (self.width - self._x)
         elif name == "b":
@@ -215,10 +212,41 @@ def test_another_screen_is_drawn_anew() -> None:
     assert thin.cells == shown
 
 
+def test_what_is_drawn_in_the_layout_before_a_resize_is_drawn_again_after_it() -> None:
+    """In a smaller terminal it may have wrapped and scrolled."""
+    written: list[str] = []
+
+    class LinuxDriver:
+        def __init__(self, _app: object) -> None:
+            pass
+
+        def write(self, data: str) -> None:
+            written.append(data)
+
+    screen = SimpleNamespace(outer_size=Size(40, 6))
+    app = SimpleNamespace(size=Size(40, 6), screen=screen, screen_stack=[screen])
+    driver = thrifty(LinuxDriver)(app)  # type: ignore[arg-type,call-arg]
+    rows = picture(random.Random(0), 0)
+    driver.write("\x1b[?2026$p")
+    driver.write(rows)
+    arrive(app.wire)
+    app.size = Size(20, 6)
+    driver.write(rows)  # nobody has laid the screen out yet
+    arrive(app.wire)
+    screen.outer_size = app.size
+    written.clear()
+    driver.write(rows)
+    arrive(app.wire)
+    assert all(f"GPU {y}" in "".join(written) for y in range(6))
+
+
 def test_it_stands_on_public_names_of_the_textual_versions_that_it_works_with() -> None:
     major = int(version("textual").partition(".")[0])
     assert 6 <= major <= 8, "try it with a terminal, and say here that it works with this version, too"
-    for owner, name in ((Driver, "write"), (Driver, "process_message"), (App, "get_driver_class")):
+    for owner, name in (
+        (Driver, "write"), (Driver, "process_message"), (App, "get_driver_class"), (App, "screen_stack"),
+        (Screen, "outer_size"),
+    ):  # fmt: skip
         assert hasattr(owner, name)
     assert thrifty(HeadlessDriver) is HeadlessDriver
 
