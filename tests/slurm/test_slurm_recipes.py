@@ -334,7 +334,11 @@ def run_by_slurm(cluster: Cluster, folder: Path, lines: str, texts: dict[str, st
 @pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
 def test_a_prolog_records_every_job_and_slurm_shows_its_score(recorded_everywhere: Cluster, folder: Path) -> None:
     cluster = recorded_everywhere
-    steps = "echo $SLURM_JOB_ID $SLURM_JOB_GPUS\nsleep 1\nsrun -n1 true\n"
+    analyze = f"{folder}/tools/gssr analyze {folder}/shared/$SLURM_JOB_ID/job.sql 2>/dev/null"
+    recorded = (
+        f"for _ in {{1..60}}; do {analyze} | grep -q '^GSSR score=0' && break; sleep 0.5; done\n"  # on a busy machine
+    )
+    steps = f"echo $SLURM_JOB_ID $SLURM_JOB_GPUS\nsleep 1\nsrun -n1 true\n{recorded}"
     job, gpus = cluster.sbatch(steps, "--gres=gpu:2", "--nodelist=node1", cwd=folder).split()
     shown = cluster.run("scontrol", "show", "job", job).stdout
     found = re.search(r" Comment=(GSSR .*)", shown)
