@@ -39,6 +39,8 @@ _READ_FROM = {"read_bytes": "from its disks", "net_rx_bytes": "from the network"
 _LINKS = ("nvlink_tx_bytes", "pcie_tx_bytes")
 _RESTARTED = 0.3
 """A program that has less than this share of its usual memory in use has just begun."""
+_NO_CORE = 0.1
+"""A rank that keeps less than this of a core busy leaves the node's CPUs to others."""
 _CLOCKS = ("throttled_thermal", "throttled_power_brake", "throttled_hardware", "slow_clock")
 """The verdicts that tell of GPUs at lower clocks, and what others wait for them."""
 TRACE_ADVICE = "See one step of one rank in a trace"
@@ -120,7 +122,7 @@ def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Findin
         there = float(weight[known] @ rate[known] / weight[known].sum())
         mean = float(rate[known].mean())
         there_in_words, mean_in_words = words.amount(there, metric), words.amount(mean, metric)
-        when = "then as at all times" if there_in_words == mean_in_words else f"then, {mean_in_words} on average"
+        when = "then, as on average" if there_in_words == mean_in_words else f"then, {mean_in_words} on average"
         text = f"{words.label(metric)} {there_in_words}{per} {when}"
         if best is None or (there > mean, there) > best[:2]:
             best = there > mean, there, finding_in_words(metric, there, text)
@@ -174,10 +176,6 @@ def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _graded(job, rule, share, "idle meanwhile", {}, *_rates(job, "idle.copies", _COPIED), bins=bins)
 
 
-_NO_CORE = 0.1
-"""A rank that keeps less than this of a core busy leaves the node's CPUs to others."""
-
-
 @register_rule(
     "warning", "{share} of the GPU time is spent waiting for the CPU{whose}",
     (
@@ -213,7 +211,9 @@ def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         more.append(finding_in_words("workload_cpu", cores, text))
         if cores < _NO_CORE and used is not None and used >= rule.at("cores"):
             whose = ", which other processes of the node keep busy"
-            advice = "Not the job keeps the node's cores busy: see what else runs there, or ask for cores of your own."
+            advice = (
+                "The job itself keeps hardly a core busy: see what else runs on the node, or ask for cores of its own."
+            )
     return _graded(job, rule, share, "idle meanwhile", {"whose": whose}, *more, bins=bins, advice=advice)
 
 
