@@ -45,8 +45,8 @@ class Activity:
     is_end: Flags
     engine: str
 
-    def of(self, places: Ints) -> "Activity":
-        """Return the activity of some of the GPUs."""
+    def of_gpus(self, places: Ints) -> "Activity":
+        """Cut out the activity of the GPUs at these places [n], in their order; start-up and end stay those of all."""
         return replace(
             self,
             active=self.active[places],

@@ -44,27 +44,27 @@ class GpuTimeAccount:
 
 class _Book:
     """GPU-seconds by category, booked GPU by bin and added up at once: all cells of all categories are too many to keep.
-    ``over_time`` [n_bins, n_categories] is that of all GPUs, ``of_some`` that of those that are asked about (``places``)."""
+
+    ``by_gpu`` [n_gpus, n_categories] and ``over_time`` [n_bins, n_categories] are those of all GPUs, ``of_some``
+    [n_bins, n_categories] those of the GPUs at ``places`` alone."""
 
     def __init__(self, n_gpus: int, n_bins: int, places: Ints) -> None:
         self._places = places
         self.by_gpu = np.zeros((n_gpus, len(CATEGORIES)))
         self.over_time = np.zeros((n_bins, len(CATEGORIES)))
-        self.of_some = self.over_time if len(places) == n_gpus else np.zeros((n_bins, len(CATEGORIES)))
+        self.of_some = np.zeros((n_bins, len(CATEGORIES)))
 
     def add(self, name: str, seconds: Floats) -> None:
         """Book seconds [n_gpus, n_bins]."""
         self.by_gpu[:, POSITIONS[name]] += seconds.sum(axis=1)
         self.over_time[:, POSITIONS[name]] += seconds.sum(axis=0)
-        if self.of_some is not self.over_time:
-            self.of_some[:, POSITIONS[name]] += seconds[self._places].sum(axis=0)
+        self.of_some[:, POSITIONS[name]] += seconds[self._places].sum(axis=0)
 
     def move(self, name: str, to: str) -> None:
         """Book what one category holds into another."""
-        seconds = [self.by_gpu, self.over_time]
-        for each in seconds if self.of_some is self.over_time else [*seconds, self.of_some]:
-            each[:, POSITIONS[to]] += each[:, POSITIONS[name]]
-            each[:, POSITIONS[name]] = 0.0
+        for seconds in (self.by_gpu, self.over_time, self.of_some):
+            seconds[:, POSITIONS[to]] += seconds[:, POSITIONS[name]]
+            seconds[:, POSITIONS[name]] = 0.0
 
 
 def _error(over_time: Floats) -> Floats:
@@ -77,16 +77,16 @@ def _error(over_time: Floats) -> Floats:
     return np.asarray(np.abs(even - odd) / 2, np.float64)
 
 
-def account_for(of_gpus: Evidence) -> GpuTimeAccount:
+def account_for(evidence: Evidence) -> GpuTimeAccount:
     """Book every second of every GPU of a window into one category. A cause of idle time that differs too much between
     even and odd bins is booked as unexplained. Returns the breakdown, the activity, and the shares of each bin [n_gpus,
     n_bins] in which GPUs work, idle for others and spin for others: NaN where a GPU is not known or not used.
 
-    Of some GPUs of a job the account of the whole job is made, and theirs is cut out of it: a GPU by itself has nobody to
-    wait for."""
-    evidence = of_gpus.of_job or of_gpus
-    places = np.flatnonzero(np.isin(evidence.positions, of_gpus.positions))
-    activity = measure_activity(evidence)
+    Where the evidence is that of some GPUs of a job, all of the job is booked, and the account of these GPUs is cut out:
+    what a GPU waits for is seen in the others."""
+    job = evidence.of_job or evidence
+    places = np.searchsorted(job.positions, evidence.positions)
+    activity = measure_activity(job)
     seconds = activity.seconds
     n_gpus, n_bins = seconds.shape
     book = _Book(n_gpus, n_bins, places)
@@ -98,13 +98,13 @@ def account_for(of_gpus: Evidence) -> GpuTimeAccount:
     outside = activity.is_startup | activity.is_end
     for name, bins in (("startup", activity.is_startup), ("end", activity.is_end)):
         book.add(name, np.where(bins, used * (1 - activity.active), 0.0))
-    for name, share in split_active_time(evidence, activity).items():
+    for name, share in split_active_time(job, activity).items():
         book.add(name, used * share)
         if name.startswith("working."):
             working += share
         elif name == "communication.waiting":
             spinning = share
-    for name, share in split_idle_time(evidence, activity, spinning).items():
+    for name, share in split_idle_time(job, activity, spinning).items():
         book.add(name, np.where(outside, 0.0, used * share))
         if name == "idle.imbalance":
             idling = np.where(outside, 0.0, share)
@@ -114,13 +114,13 @@ def account_for(of_gpus: Evidence) -> GpuTimeAccount:
         if error[POSITIONS[name]] > max(MOST_ERROR, own / 2):
             book.move(name, "idle.unexplained")
     breakdown = Breakdown(
-        book.by_gpu[places], book.of_some, of_gpus.nodes, of_gpus.node_of, evidence.times, evidence.width,
+        book.by_gpu[places], book.of_some, evidence.nodes, evidence.node_of, evidence.times, evidence.width,
         max(evidence.interval, evidence.width), _error(book.of_some),
-        tuple(_confidence(each.name, evidence) for each in CATEGORIES), name_other_work(of_gpus),
+        tuple(_confidence(each.name, job) for each in CATEGORIES), name_other_work(evidence),
     )  # fmt: skip
     cells = activity.is_known & activity.is_used[:, None]
     shares = (np.where(cells, each, np.nan)[places] for each in (working, idling, spinning))
-    return GpuTimeAccount(breakdown, activity.of(places), *shares)
+    return GpuTimeAccount(breakdown, activity.of_gpus(places), *shares)
 
 
 def _confidence(name: str, evidence: Evidence) -> Confidence:

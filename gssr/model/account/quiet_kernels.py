@@ -109,6 +109,16 @@ def _two_levels(values: Floats) -> tuple[float, float] | None:
     return levels if float(is_near.mean()) >= MOST_AT_LEVELS and levels[0] < RESTING_POWER * levels[1] else None
 
 
+def rate_at_work(evidence: Evidence, name: str, rate: Floats) -> Floats:
+    """Estimate how high a metric is while the program computes: [n_gpus, n_bins]; NaN where ``rate`` is.
+
+    ``rate`` [n_gpus, n_bins] is the metric per share of the bin in which kernels run. A bin of several samples mixes work
+    with waiting: its higher samples are nearer to the level at work."""
+    if name not in evidence.upper_levels:
+        return rate
+    return np.where(np.isfinite(rate), np.fmax(rate, evidence.upper_levels[name]), np.nan)
+
+
 def _of_level_at_work(evidence: Evidence, activity: Activity, name: str, cells: Flags, least: float) -> Floats:
     """Divide a metric while kernels run by its level at work: that of the GPU of the same model whose level is highest.
 
@@ -117,8 +127,7 @@ def _of_level_at_work(evidence: Evidence, activity: Activity, name: str, cells: 
     if name not in evidence.series:
         return found
     rate = np.where(cells, evidence.series[name] / np.maximum(activity.active, 1e-9), np.nan)
-    # A bin of several samples mixes work with waiting: its higher samples are nearer to the level.
-    at_work = np.where(cells, np.fmax(rate, evidence.upper[name]), np.nan) if name in evidence.upper else rate
+    at_work = rate_at_work(evidence, name, rate)
     for own in _by_model(evidence):
         levels = [
             float(np.percentile(row[np.isfinite(row)], _AT_WORK)) for row in at_work[own] if np.isfinite(row).any()

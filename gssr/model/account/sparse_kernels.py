@@ -10,7 +10,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import Activity
 from gssr.model.account.link_traffic import NVLINK, gpu_link_bytes, least_link_rate
-from gssr.model.account.quiet_kernels import find_quiet_kernels
+from gssr.model.account.quiet_kernels import find_quiet_kernels, rate_at_work
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.percentiles import known_percentiles
 
@@ -102,9 +102,7 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> tup
     if not len(known):
         return np.zeros_like(active), False
     ratio = _with_usual_values(measured)
-    at_work = measured
-    if "sm_active" in evidence.upper:  # a bin of several samples mixes dense kernels with others
-        at_work = np.where(cells, np.clip(np.fmax(measured, evidence.upper["sm_active"]), 0.0, 1.0), np.nan)
+    at_work = np.minimum(rate_at_work(evidence, "sm_active", measured), 1.0)
     dense = _densest(at_work, at_work[np.isfinite(at_work)])
     if dense < FEWEST_SM:
         return active, True

@@ -35,8 +35,8 @@ class Evidence:
     beyond the window. ``series``: by metric [n_gpus, n_bins], in stored units, NaN without samples; only metrics that
     anyone has samples of, ``flop_active`` among them. ``means``: over the window, GPU by GPU, of the same metrics and of
     every clock event reason (the share of its samples). ``least`` and ``greatest``: by metric [n_gpus], single samples.
-    ``upper``: by metric of LEVELS_AT_WORK how high the higher samples of each bin are [n_gpus, n_bins], NaN without samples:
-    the value of a single one, and of several at most the highest.
+    ``upper_levels``: by metric of LEVELS_AT_WORK how high the higher samples of each bin are [n_gpus, n_bins], NaN without
+    samples: the value of a single one, and of several at most the highest.
     ``n_rows``, ``first_time``, ``last_time`` [n_gpus]. ``host`` and ``workload``: [n_bins] by column of
     ``host_samples`` and ``workload_samples``, the mean over nodes, and over ranks; only what was measured.
     ``node_of`` [n_gpus] numbers ``nodes``. ``peaks``: what the GPUs can do at most, None where they are unknown, or not
@@ -73,7 +73,7 @@ class Evidence:
     by_node: Mapping[str, Floats] = field(default_factory=dict)
     n_cores: float | None = None
     whole_run: "Evidence | None" = None
-    upper: Mapping[str, Float32s] = field(default_factory=dict)
+    upper_levels: Mapping[str, Float32s] = field(default_factory=dict)
     of_job: "Evidence | None" = None
 
     @property
@@ -158,7 +158,9 @@ def evidence_of(
         workload={},
         peaks=_peaks(gpus),
         events=reader.events,
-        upper={name: values.astype(np.float32) for name, values in counted.upper.items() if name in known},
+        upper_levels={
+            name: values.astype(np.float32) for name, values in counted.upper_levels.items() if name in known
+        },
     )
 
 
@@ -242,7 +244,7 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
         end=part.end,
         times=times,
         series=series,
-        upper={name: values[:, first:last] for name, values in evidence.upper.items()},
+        upper_levels={name: values[:, first:last] for name, values in evidence.upper_levels.items()},
         means=_means_within(series, part, evidence.n_gpus),
         least={name: np.fmin.reduce(values, axis=1).astype(np.float64) for name, values in series.items()},
         greatest={name: np.fmax.reduce(values, axis=1).astype(np.float64) for name, values in series.items()},
@@ -258,9 +260,15 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
 
 
 def of_some_gpus(job: Evidence, positions: Ints) -> Evidence:
-    """Cut out the evidence of some of a job's GPUs, by their positions in the run: in the same bins, and with the job's as
-    ``of_job``, since what a GPU waits for is seen in the others."""
-    at = np.flatnonzero(np.isin(job.positions, positions))
+    """Cut out the evidence of some of a job's GPUs.
+
+    Args:
+        job: the evidence of all GPUs of the run, in their order.
+        positions: those of the GPUs in the run [n]; the result numbers them in this order.
+
+    Returns evidence in the same bins, with the job's as ``of_job``: what a GPU waits for is seen in the others.
+    """
+    at = np.searchsorted(job.positions, positions)
     gpus = tuple(job.gpus[each] for each in at.tolist())
     nodes, node_of = nodes_of(gpus)
     return replace(
@@ -270,7 +278,7 @@ def of_some_gpus(job: Evidence, positions: Ints) -> Evidence:
         nodes=nodes,
         node_of=node_of,
         series={name: values[at] for name, values in job.series.items()},
-        upper={name: values[at] for name, values in job.upper.items()},
+        upper_levels={name: values[at] for name, values in job.upper_levels.items()},
         means=replace(job.means, n=job.means.n[:, at], total=job.means.total[:, at]),
         least={name: values[at] for name, values in job.least.items()},
         greatest={name: values[at] for name, values in job.greatest.items()},

@@ -30,7 +30,7 @@ Float32s = NDArray[np.float32]
 FLAGS = tuple(name for _, name, _ in CLOCK_EVENT_REASONS)
 BITS = "clock_event_reasons"
 LEVELS_AT_WORK = ("sm_active", "tensor_active", "dram_active")
-"""Metrics of which it is kept how high the higher samples of each cell are: the mean mixes work with waiting."""
+"""Metrics whose upper levels are kept as well, how high the higher samples of a cell are: means mix work with waiting."""
 
 MOST_BINS = 4_000
 MOST_VECTORS, FEWEST_BINS = 50_000, 20
@@ -157,11 +157,11 @@ def in_order(cell: Ints, n_gpus: int, n_bins: int) -> bool:
 class WindowCounts:
     """What was counted of a window of a run. ``cells``: the samples of each GPU in ``bins``. ``by_gpu``: what all of
     them add up to, one bucket for each GPU, in their order; it is empty for one without samples, and counts no gaps.
-    ``upper``: by metric of LEVELS_AT_WORK that was counted the level of the higher samples of each cell [n_gpus, n_bins],
-    NaN without samples."""
+    ``upper_levels``: by metric of LEVELS_AT_WORK that was counted how high the higher samples of each cell are [n_gpus,
+    n_bins], NaN without samples."""
 
-    def __init__(self, cells: GpuTimeCounts, bins: Bins, by_gpu: Buckets, upper: Mapping[str, Floats]) -> None:
-        self.cells, self.bins, self.by_gpu, self.upper = cells, bins, by_gpu, upper
+    def __init__(self, cells: GpuTimeCounts, bins: Bins, by_gpu: Buckets, upper_levels: Mapping[str, Floats]) -> None:
+        self.cells, self.bins, self.by_gpu, self.upper_levels = cells, bins, by_gpu, upper_levels
 
     def holds(self, names: Sequence[str], bins: Bins) -> bool:
         """Tell whether ``gpu_series`` can make series of these metrics in these bins."""
@@ -193,26 +193,38 @@ def count_rows(rows: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> 
     vectors = empty_vectors(n_gpus, layout)
     gpus, folded = fold(rows.gpu, rows.time, rows.values, math.inf, layout)
     vectors[gpus] = folded
-    upper = {}
-    for name in _levels_of(cells):
-        cell = rows.gpu * bins.n + bins.holding(rows.time)
-        of, folded = fold(cell, rows.time, {name: rows.values[name]}, math.inf, part := part_of(LAYOUT, (name,)))
-        upper[name] = np.full((n_gpus, bins.n), np.nan)
-        upper[name].reshape(-1)[of] = _upper_level(_of_window(folded, part, bins), name)
-    return WindowCounts(cells, bins, _of_window(vectors, layout, bins), upper)
+    levels = _no_levels(names, n_gpus, bins)
+    of_levels = part_of(LAYOUT, levels.names)
+    cell, folded = fold(rows.gpu * bins.n + bins.holding(rows.time), rows.time, rows.values, math.inf, of_levels)
+    gpu, bin_ = np.divmod(cell, bins.n)
+    starts, seconds = bins.start + bin_ * bins.width, np.full(len(cell), bins.width)
+    _add_upper_levels(levels, gpu, bin_, Buckets(gpu, starts, seconds, folded, of_levels))
+    return WindowCounts(cells, bins, _of_window(vectors, layout, bins), _means_of(levels))
 
 
-def _levels_of(cells: GpuTimeCounts) -> list[str]:
-    """Return the metrics of LEVELS_AT_WORK that have samples."""
-    return [name for name in LEVELS_AT_WORK if name in cells.n]
+def _no_levels(names: Sequence[str], n_gpus: int, bins: Bins) -> GpuTimeCounts:
+    """Return cells for the upper levels of those of these metrics that are among LEVELS_AT_WORK, still empty."""
+    return GpuTimeCounts([name for name in LEVELS_AT_WORK if name in names], n_gpus, bins.n)
+
+
+def _add_upper_levels(levels: GpuTimeCounts, gpu: Ints, bin_: Ints, buckets: Buckets) -> None:
+    """Count the upper levels of buckets [n] into the cells of these GPUs and bins [n]."""
+    levels.add_rows(gpu, bin_, {name: _upper_level(buckets, name) for name in levels.names})
 
 
 def _upper_level(buckets: Buckets, name: str) -> Floats:
     """Estimate how high the higher ones of a metric's samples are in each bucket [n]: one standard deviation above their
     mean, and no more than the highest. NaN without samples."""
+    if not buckets.holds(name):
+        return np.full(len(buckets), np.nan)
     n, total, m2, highest = (buckets.column(name, field) for field in ("n", "sum", "m2", "max"))
     n = np.where(n > 0, n, np.nan)
     return np.minimum(total / n + np.sqrt(np.maximum(m2, 0.0) / n), highest)
+
+
+def _means_of(levels: GpuTimeCounts) -> dict[str, Floats]:
+    """Return the means of all cells of the metrics that have samples."""
+    return {name: levels.means(name) for name in levels.n}
 
 
 def _of_window(vectors: Floats, layout: Layout, bins: Bins) -> Buckets:
@@ -239,19 +251,17 @@ def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins
     cells = GpuTimeCounts(names, len(positions), bins.n)
     layout = part_of(layout_of(reader.metrics), (*names, BITS))
     vectors = empty_vectors(len(positions), layout)
-    levels = GpuTimeCounts([name for name in LEVELS_AT_WORK if name in names], len(positions), bins.n)
+    levels = _no_levels(names, len(positions), bins)
     for buckets in series.slices_of_buckets(reader, (*names, BITS), positions, bins, window):
         gpu = numbers_within(buckets.gpu, positions, len(reader.gpus))
         if len(gpu):
             bin_ = bins.holding(buckets.start)
             cells.add_rollups(gpu, bin_, buckets)
-            held = {name: _upper_level(buckets, name) for name in levels.names if buckets.holds(name)}
-            levels.add_rows(gpu, bin_, held)
+            _add_upper_levels(levels, gpu, bin_, buckets)
             own, place = np.unique(gpu, return_inverse=True)
             group, both = np.append(np.arange(len(own)), place), np.concatenate((vectors[own], buckets.vectors))
             vectors[own] = merge(both, group, len(own), math.inf, layout)
-    upper = {name: levels.means(name) for name in levels.n}
-    return WindowCounts(cells, bins, _of_window(vectors, layout, bins), upper)
+    return WindowCounts(cells, bins, _of_window(vectors, layout, bins), _means_of(levels))
 
 
 def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> dict[str, Grid]:
