@@ -184,8 +184,9 @@ def is_worker() -> bool:
     return getattr(_here, "is_worker", False)
 
 
-def _done(work: Work[Item, Result], files: Sequence[Item]) -> Answer:
-    """Do the work, in the worker."""
+def _do_work(work: Work[Item, Result], files: Sequence[Item]) -> Answer:
+    """Do the work on these files; this runs in the worker. Returns the results, in the order of the files, and the exception
+    that came in place of the next one (None: none)."""
     results: list[Any] = []
     _here.is_worker = True
     try:
@@ -219,10 +220,10 @@ class _Processes:
         from concurrent.futures.process import BrokenProcessPool
 
         try:
-            return self._open_pool().submit(_done, work, files)
+            return self._open_pool().submit(_do_work, work, files)
         except BrokenProcessPool:
             self.close()
-            return self._open_pool().submit(_done, work, files)
+            return self._open_pool().submit(_do_work, work, files)
 
     def _open_pool(self) -> ProcessPoolExecutor:
         """Return the pool; make one where there is none."""
@@ -233,7 +234,7 @@ class _Processes:
     def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[Answer]:
         """Give one file to a process of its own, which is gone when this returns."""
         with _process_pool(1) as pool:
-            return pool.submit(_done, work, [file])
+            return pool.submit(_do_work, work, [file])
 
     def close(self) -> None:
         """End the processes."""
@@ -252,11 +253,11 @@ class _Others:
 
     def submit(self, work: Work[Item, Result], files: Sequence[Item]) -> Future[Answer]:
         """Give files to a worker."""
-        return self._executor.submit(_done, work, files)
+        return self._executor.submit(_do_work, work, files)
 
     def submit_alone(self, work: Work[Item, Result], file: Item) -> Future[Answer]:
         """Give one file to a worker."""
-        return self._executor.submit(_done, work, [file])
+        return self._executor.submit(_do_work, work, [file])
 
     def close(self) -> None:
         """Leave the workers as they are: who made the executor ends it."""

@@ -111,7 +111,7 @@ def dry_run(request: ProfileRequest) -> str:
     plan = plan_of(request, place, make=False)
     if place.rank:
         return ""
-    found = _look(plan)
+    found = _ask_for_offer(plan)
     measured = [name for name in plan.metrics if name in found.measures]
     interval = found.sampling_seconds or plan.sampling_seconds
     lines = []
@@ -134,13 +134,13 @@ def dry_run(request: ProfileRequest) -> str:
     return "\n".join([*lines, "", *_sizes(forecast, place), "", "Nothing was started or written.", ""])
 
 
-def _look(plan: Plan) -> BackendOffer:
-    """Find out, in a process of its own, what would be sampled; without GPUs the result holds only the sentence that
-    says why."""
+def _ask_for_offer(plan: Plan) -> BackendOffer:
+    """Ask a process of its own what would be sampled. Returns the backend's offer; where no GPU can be sampled, one that
+    holds nothing but a sentence with the reason."""
 
     def ask() -> str:
         try:
-            return write_offer(_found(plan))
+            return write_offer(_open_and_see(plan))
         except BackendError as error:
             return write_offer(_nothing_but(str(error)))
 
@@ -157,7 +157,7 @@ def _nothing_but(sentence: str) -> BackendOffer:
     return BackendOffer(backend="host metrics only", remarks=[sentence])
 
 
-def _found(plan: Plan) -> BackendOffer:
+def _open_and_see(plan: Plan) -> BackendOffer:
     """Open the backend, see which GPUs and metrics it offers, and close it. To be called in a process of its own.
     Raises BackendError."""
     from gssr.backends import open_backend, select_gpus

@@ -79,7 +79,7 @@ class Track(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What the screens call it: its name, or its number as a stream or a thread."""
+        """The text that the screens show for the track: its name, or "stream 7" or "thread 47" if it has only a number."""
         if not self.name:
             return f"stream {self.stream}" if self.stream is not None else f"thread {self.tid}"
         return f"thread {self.name}" if self.name.isdigit() else self.name

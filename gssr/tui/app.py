@@ -463,11 +463,8 @@ class LiveScreen(KeysInOrder):
     def fit_output(self) -> None:
         """Give the output on Job the rows that its program was told its terminal has, and on other screens no more than
         they can spare; hide it if it is not wanted or the terminal is small."""
-        height = self.size.height
-        output, rows = (
-            self.query_one(OutputPane),
-            (pane_height if self.view.screen == "job" else low_pane_height)(height),
-        )
+        rows_of = pane_height if self.view.screen == "job" else low_pane_height
+        output, rows = self.query_one(OutputPane), rows_of(self.size.height)
         output.display = self.shows_output and rows > 0
         output.styles.height = rows
 

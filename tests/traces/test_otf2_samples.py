@@ -110,13 +110,13 @@ def test_only_a_window_is_drawn_and_too_many_are_refused(folder: Path, monkeypat
 def test_contexts_that_call_themselves_or_nobody_knows_count_as_not_defined() -> None:
     rows = [(7, 1, 0, NONE), (8, 2, 0, 7), (9, 1, 1, NONE), (10, 2, 5, 9), (3, 1, 0, 4), (4, 2, 0, 3), (5, 2, 0, 99)]
     paths = call_paths(rows)
-    first, inner, again, deeper, loop, unknown, of_nobody = paths.of(np.array([7, 8, 9, 10, 3, 6, 5])).tolist()
+    first, inner, again, deeper, loop, unknown, of_nobody = paths.find_paths(np.array([7, 8, 9, 10, 3, 6, 5])).tolist()
     assert (first, inner) == (again, deeper) and paths.parent[inner] == first
     assert (loop, unknown) == (-1, -1) and paths.parent[of_nobody] == -1
     chain = [(at, 1, 0, at - 1 if at else NONE) for at in range(1_000)]
     deep = call_paths(chain)
-    assert deep.depth.max() == 128 and deep.of(np.array([999])).tolist() == [-1]
-    assert call_paths([]).of(np.array([1])).tolist() == [-1]
+    assert deep.depth.max() == 128 and deep.find_paths(np.array([999])).tolist() == [-1]
+    assert call_paths([]).find_paths(np.array([1])).tolist() == [-1]
 
 
 stacks = st.lists(
@@ -145,11 +145,13 @@ def test_frames_are_what_consecutive_stacks_have_in_common(samples: list[tuple[l
             expected[open_.pop(key), at - 1, key] += 1
         for key in now - open_.keys():
             open_[key] = at
-    path = paths.of(np.array([numbers[tuple(stack)] for stack, _ in samples]))
+    path = paths.find_paths(np.array([numbers[tuple(stack)] for stack, _ in samples]))
     goes_on = np.array([follows for _, follows in samples])
     goes_on[0] = False
     found = np.concatenate(list(frames(paths, path, goes_on, np.full(len(samples), traced))), axis=1)
-    names = {int(path): key for key, path in zip(numbers, paths.of(np.array(list(numbers.values()))), strict=True)}
+    names = {
+        int(path): key for key, path in zip(numbers, paths.find_paths(np.array(list(numbers.values()))), strict=True)
+    }
     assert Counter((first, last, names[path]) for first, last, path in found.T.tolist()) == expected
 
 

@@ -111,16 +111,18 @@ def _runs(
             raise LookupError
         own = gpu_rows if len(rows) == 1 else [each for each in gpu_rows if each[1] == number]
         gpus = tuple([GpuFigures._make((row[1], *each[2:])) for each in own])
-        held = None if rules is None else _held(verdicts, len(gpus))
+        held = None if rules is None else _parse_verdicts(verdicts, len(gpus))
         by_category = None if rules is None else tuple(hours[number][each.name] for each in CATEGORIES)
         figures = (*row[1 : _FILE + 1], name, *row[_FILE + 1 : -len(_OWN)])
         runs.append(RunFigures._make((*figures, gpus, began, held, None if rules is None else step, by_category)))
     return runs
 
 
-def _held(text: str, n_gpus: int) -> dict[str, tuple[int, ...]]:
-    """Parse the verdicts of a run with ``n_gpus`` GPUs from the JSON that the index keeps. Raises ValueError for text that
-    GSSR never writes, such as a GPU's position that is not below ``n_gpus``."""
+def _parse_verdicts(text: str, n_gpus: int) -> dict[str, tuple[int, ...]]:
+    """Parse the verdicts of a run from the JSON text that the index keeps of it.
+
+    Returns the positions of the GPUs that each verdict is about, by the verdict's code. Raises ValueError for a text that
+    GSSR never writes, such as one with a position that is not below ``n_gpus``, the number of the run's GPUs."""
     try:
         held = {str(code): tuple(map(int, gpus)) for code, gpus in json.loads(text)}
     except (TypeError, ValueError, RecursionError):

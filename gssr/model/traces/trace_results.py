@@ -214,8 +214,9 @@ class KernelSequence(NamedTuple):
 
 
 class OperatorCounter(NamedTuple):
-    """What one CUPTI ``counter`` was in ``n`` launches of one ``kernel``: added up, the least, the greatest. ``operator``,
-    ``outermost``: the innermost and the outermost operator that launched them, None where unknown or there is none."""
+    """The values of a CUPTI ``counter`` over the ``n`` launches of a ``kernel`` from one operator: their sum (``total``),
+    the least and the greatest. ``operator`` and ``outermost`` name the innermost and the outermost operator around the
+    launch; None where there is none, or it is not known."""
 
     operator: str | None
     outermost: str | None

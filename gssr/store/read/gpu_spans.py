@@ -49,10 +49,12 @@ def times_of(data: object) -> tuple[float, ...]:
 
 
 def apart(spans: Sequence[Span], sampling_seconds: float) -> list[int]:
-    """Choose which spans of one GPU count, so that none of its rows counts twice. Returns their indices, by time.
+    """Choose the spans of one GPU that don't overlap, so that none of its rows counts twice.
 
-    Of spans that overlap, the longest counts, of equally long ones the first. A span that begins no more than a gap
-    before another ends follows it, unless that is half of it.
+    The longest of overlapping spans is kept, and the first of equally long ones. Two spans that share no more than the
+    length of a gap don't count as overlapping, unless that is half of the shorter one.
+
+    Returns the indices of the spans that are kept, in the order of time.
     """
     chosen: list[int] = []
     for index in sorted(range(len(spans)), key=lambda index: spans[index][0] - spans[index][1]):

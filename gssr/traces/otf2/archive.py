@@ -313,7 +313,7 @@ class _Reader:
         """Keep the samples of call paths, and draw each on its thread until the thread's next sample, enter or leave.
         ``place``, ``happened``: location and time of each enter and leave. Raises TraceError if they are too many."""
         own = rows.are(Otf2Event.SAMPLE)
-        of, start, path = rows.place[own], rows.at[own], self._paths.of(rows.fields[own, 0])
+        of, start, path = rows.place[own], rows.at[own], self._paths.find_paths(rows.fields[own, 0])
         region, before = stack.open_at(rows.first[own], rows.before[own]), rows.before[own]
         same, never = np.append(of[1:] == of[:-1], False), _ALWAYS[1]
         next_sample = np.where(same, np.append(start[1:], 0), never)

@@ -23,8 +23,9 @@ class CallPaths(NamedTuple):
     depth: Ints
     region: Ints
 
-    def of(self, contexts: Ints) -> Ints:
-        """Return the paths of calling contexts, by their numbers; -1 for those that are not defined."""
+    def find_paths(self, contexts: Ints) -> Ints:
+        """Look up the path of each of these calling contexts [n], by their numbers in the archive. Returns numbers of paths
+        [n], -1 for a context that is not defined."""
         if not len(self.contexts):
             return np.full(len(contexts), -1)
         at = np.minimum(np.searchsorted(self.contexts, contexts), len(self.contexts) - 1)
