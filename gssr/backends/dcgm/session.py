@@ -252,7 +252,12 @@ class Session:
 
     def _sort_in(self, readings: Sequence[tuple[int, int, int, int | float]], now: int) -> None:
         """Put new values into rows, and remember which GPUs and metrics have values, and why others have none.
-        ``readings``: as of ``LatestValues.read``; ``now`` is in us."""
+
+        Args:
+            readings: The latest value of each watched field of each GPU: its place in ``_places``, DCGM's status (0: none
+                is missing), the hostengine's time of it in us (0: nothing has come yet), and the value, or a blank of DCGM.
+            now: The time in us, by this machine's clock.
+        """
         offset, start, interval = round(self._clock.offset * _MICRO), self._start, self._interval
         places, stamps, times, rows = self._places, self._stamps, self._times, self._rows
         new: list[tuple[int, int, int, int | float]] = []

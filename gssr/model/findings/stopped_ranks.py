@@ -20,8 +20,13 @@ def name_exit_code(code: int) -> str:
 def describe_stopped_ranks(
     stopped: Sequence[RankEnd], unmeasured_gpu_hours: float, clock_time: Callable[[float], str]
 ) -> Iterator[str]:
-    """Yield sentences on which ranks were lost, node by node, and which one failed first; nothing if none stopped.
-    ``clock_time`` writes a unix time."""
+    """Yield sentences on which ranks were lost, node by node, and which one failed first.
+
+    Args:
+        stopped: The ranks that were lost or failed, in the order in which they did.
+        unmeasured_gpu_hours: Those after ranks were lost; above 0 they get a sentence of their own.
+        clock_time: Writes a unix time.
+    """
 
     def at(end: RankEnd) -> str:
         return "" if end.time is None else f" at {clock_time(end.time)}"

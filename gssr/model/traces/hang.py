@@ -180,9 +180,18 @@ def _wait(
 
 
 def _role(number: int, held: _RankOperations | None, own: dict[int, Operation], kind: tuple[object, ...]) -> Role:
-    """Say what a rank does at the operation ``number`` of a group, of which it holds ``own``. As a buffer holds the newest,
-    who holds earlier ones and not this one has not come to it. ``held`` is None where the rank has another group of this
-    name."""
+    """Say what a rank does at the operation ``number`` of a group.
+
+    A buffer holds the newest operations: a rank that holds only earlier ones has not come to this one ("missing"), and one
+    that holds later ones and not this one has left it behind ("went on"). A rank that holds none of the group is missing if
+    its buffer goes back to its first operation, and unknown otherwise.
+
+    Args:
+        number: The operation, counted within the group.
+        held: All that the rank's buffer holds; None if its group of this name has other ranks.
+        own: The rank's operations in this group, by number.
+        kind: What most ranks run at ``number``, as ``_kind`` returns it.
+    """
     if number in own:
         return "differs" if _kind(own[number]) != kind else "finished" if own[number].is_over else "waits"
     if own:

@@ -30,8 +30,10 @@ class Places(NamedTuple):
 
 def places_of(run_id: str, shards: Sequence[RecordingFile], sampling_seconds: float) -> Places:
     """Find out from the files that hold the run ``run_id`` which GPUs it has, and in which files each one's rows count.
-    A GPU that several files list is one GPU; of rows at the same time those of one file count. ``sampling_seconds``: the
-    interval."""
+
+    A GPU that several files list is one GPU. Where the times of its rows in two files overlap, only those of the file with
+    the longer span count, and all that the other file has of this GPU is left out. ``sampling_seconds``: the interval,
+    which says how long an overlap is none yet (``gpu_spans.apart``)."""
     # A file may list a hundred thousand GPUs: of those that are listed once as little as can be is kept.
     listed: dict[Identity, _Entry] = {}
     several: dict[Identity, list[_Entry]] = {}

@@ -375,6 +375,9 @@ class Part(NamedTuple):
         return known[key]
 
     def _search(self, begin: float, end: float) -> Iterator[tuple[int, int]]:
+        """Find between which rowids the samples from ``begin`` to ``end`` (unix s) lie, LATE_SECONDS more at either end.
+        Yields the first and the last rowid, both included, of each rank that has some; of the whole part at once if its
+        times do not ascend with the rowids."""
         if not self._is_in_order():
             yield self.first, self.last
             return

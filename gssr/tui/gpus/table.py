@@ -84,8 +84,8 @@ class GpuTable(HistoryTable):
         return self.problem or (f"no {self.result.noun} passes the filter" if self.result is not None else "")
 
     def shown_columns(self) -> list[GpuColumn]:
-        """List the columns in sight: the name first, the one that is sorted by always among them. Empty before the
-        first result."""
+        """List the columns that the user has chosen, or else the usual ones for this width. The name is always the first,
+        and the one that is sorted by always among them. Empty before the first result."""
         if self.result is None:
             return []
         every = columns_of(self.result)
