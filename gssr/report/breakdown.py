@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS, UNKNOWN_WORK
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import LeadingLoss
 from gssr.render.breakdown import LEAST_SHOWN, LOOKS, breakdown_bar, headline, shown_categories
@@ -20,6 +20,9 @@ _ROUNDING = 1e-9
 """By this much the sum of two shares may miss the same sum made elsewhere."""
 _ABOUT_SECONDS = 5.0
 """Samples further apart than this (s) only tell a mixture of what happens in a step."""
+_EFFICIENCY_AT_MOST = (
+    "the efficiency is at most that: what kernels do was not measured, and those that only wait may count as work"
+)
 
 
 def breakdown_section(
@@ -91,6 +94,8 @@ def breakdown_remarks(breakdown: Breakdown) -> list[str]:
             f"parallel efficiency {percent(efficiency.parallel)} = load balance {percent(efficiency.load_balance)} x "
             f"communication {percent(efficiency.communication)} x orchestration {percent(efficiency.orchestration)}"
         )
+        if breakdown.other_work == UNKNOWN_WORK:
+            found.append(_EFFICIENCY_AT_MOST)
     found += _where_not_measured(breakdown)
     if breakdown.resolution >= _ABOUT_SECONDS:
         found.append(f"samples of {duration(breakdown.resolution)}: shorter waits are shares of a mixture, about")

@@ -61,6 +61,13 @@ def below_the_table(found: Breakdown, leading: LeadingLoss | None = None) -> str
     return " ".join(text_of(row) for row in breakdown_section(found, PageOptions(width=80), leading))
 
 
+def test_an_efficiency_is_only_a_bound_where_nobody_knows_what_kernels_do() -> None:
+    for work, is_bound in (("works, kind of work not measured", True), ("computes in FP32", False)):
+        rows = [text_of(row) for row in breakdown_section(booked(SHARES, other_work=work), PageOptions(width=200))]
+        assert any(row.startswith("parallel efficiency") for row in rows)
+        assert any(row.startswith("the efficiency is at most that") for row in rows) == is_bound
+
+
 def test_waiting_that_lies_in_two_rows_is_said_to() -> None:
     found = booked({"working.tensor": 0.8, "idle.imbalance": 0.12, "communication.waiting": 0.08})
     both = below_the_table(found, LeadingLoss(0.2, "lost because the load is uneven"))

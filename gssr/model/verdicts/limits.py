@@ -86,11 +86,11 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "Kernels run {utilization} of the time, but at {power}: {meaning}",
+    "info", "While it works, kernels run {utilization} of the time, but at {power}: {meaning}",
     (
         Threshold("gpu_utilization", 0.8, "kernels run at least this share of the time; SM activity was not measured"),
         Threshold("power", 0.5, "power is below this share of its limit: kernels that use all of the GPU draw more"),
-        Threshold("few_sms", 0.33, "below this share it is a warning: few SMs are at work"),
+        Threshold("few_sms", 0.33, "below this share it is a warning: they seem to use little of the GPU"),
         Threshold("memory_copy_utilization", 0.25, "and memory is copied, or DRAM active, for less than this share"),
     ),
     "Utilization counts the time in which any kernel runs, however small: small kernels, or kernels that wait for other "
@@ -114,7 +114,7 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if not power < rule.at("power") or moved >= rule.at("memory_copy_utilization"):
         return None
     is_little = power < rule.at("few_sms")
-    meaning = "few SMs are at work" if is_little else "what they do was not measured"
+    meaning = "they seem to use little of the GPU" if is_little else "what they do was not measured"
     found = {"utilization": words.percent(used), "power": said, "meaning": meaning}
     made = _found(
         job, rule, found, finding(job.lead, used, "while it works", rule, "gpu_utilization"),
