@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         for word in words[1:]:
             if word in analyze.REPLACED:
-                return fail(f"{word} is an option of the published tool: {analyze.REPLACED[word]}", USAGE)
+                return fail(f"{word} is an option of GSSR 0.4: {analyze.REPLACED[word]}", USAGE)
         words = analyze.with_times(words)
     if words[:1] == ["import"]:
         from gssr.commands.analyze import with_times

@@ -183,9 +183,9 @@ REPLACED = {
     "-e": "a recording is an SQLite file for sqlite3 or pandas; or use gssr export, or --json",
     "--export": "a recording is an SQLite file for sqlite3 or pandas; or use gssr export, or --json",
     "-o": "use --png DIR for pictures, and the shell's > FILE for the page",
-    "-f": "nothing of yours is overwritten by analyze; pictures are drawn anew each time",
+    "-f": "leave it out: pictures are drawn anew each time",
 }
-"""Options of the published tool that work differently here, and what to use instead."""
+"""Options of GSSR 0.4 that work differently here, and what to use instead."""
 
 
 def with_times(words: Sequence[str]) -> list[str]:
