@@ -244,3 +244,9 @@ def test_no_name_that_a_shell_would_run_is_told_to_be_typed() -> None:
     found = _errors((5, "xid", "XID 79: gone"))
     nodes = tuple(gpu._replace(node="n1; rm -rf ~") for gpu in found.gpus)
     assert "--exclude" not in verdicts(replace(found, gpus=nodes))["gpu_errors"].advice
+
+
+def test_a_limit_is_told_as_exactly_as_it_is() -> None:
+    """It once said "FLOP active 12 % while it works (reported below 12 %)"."""
+    told = verdicts(evidence(tensor_active=0.04, fp32_active=0.03))["little_arithmetic"]
+    assert any(each.text.endswith("while it works (reported below 12.5 %)") for each in told.evidence)

@@ -250,7 +250,7 @@ def finding(
     if rule is None:
         return Finding(name, float(value), None, text)
     bound = rule.at(threshold)
-    limit = words.amount(bound, name)
+    limit = words.limit(bound, name)
     return Finding(name, float(value), bound, f"{text} (reported {f'from {limit} on' if above else f'below {limit}'})")
 
 

@@ -33,7 +33,7 @@ def label(name: str) -> str:
 
 def amount(value: float, name: str) -> str:
     """Say a value with the unit of what ``name`` names; without a unit where the name is unknown."""
-    unit = BY_NAME[name].unit if name in BY_NAME else "1" if name in _REASONS else _OTHERS.get(name, ("", ""))[1]
+    unit = _unit(name)
     if unit == "1":
         return percent(value)
     if unit == "B/s":
@@ -43,6 +43,18 @@ def amount(value: float, name: str) -> str:
     if unit == "s":
         return duration(value)
     return f"{_three(value)} {unit}".rstrip()
+
+
+def limit(value: float, name: str) -> str:
+    """Say a threshold of what ``name`` names: as ``amount``, but a ratio with up to three digits, as it was chosen."""
+    return f"{_three(100 * value)} %" if _unit(name) == "1" else amount(value, name)
+
+
+def _unit(name: str) -> str:
+    """Return the unit of what ``name`` names: "1" for ratios, empty without a unit or for an unknown name."""
+    if name in BY_NAME:
+        return BY_NAME[name].unit
+    return "1" if name in _REASONS else _OTHERS.get(name, ("", ""))[1]
 
 
 def counted(number: float, what: str) -> str:
