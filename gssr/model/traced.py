@@ -7,7 +7,7 @@ from typing import Literal
 SPLIT = ("compute", "exposed_communication", "exposed_copy", "idle")
 """What adds up to a GPU's time."""
 LATE: Mapping[str, str] = {
-    "host": "host late", "launch": "between launches", "dependency": "waiting for other work",
+    "host": "waiting for the CPU", "launch": "between launches", "dependency": "waiting for other work",
     "copy": "waiting for a copy", "unknown": "not launched by what was traced",
     "outside": "before its first work or after its last",
 }  # fmt: skip
@@ -27,7 +27,7 @@ class TracedGap:
 
     @property
     def why(self) -> str:
-        """``host late: aten::item``."""
+        """``waiting for the CPU: aten::item``."""
         return f"{LATE[self.cause]}: {self.doing}" if self.doing else LATE[self.cause]
 
 

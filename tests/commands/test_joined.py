@@ -95,7 +95,7 @@ def test_the_object_says_how_typical_each_trace_is(folder: Path, capsys: pytest.
             0, abs=0.03
         )
     idle = [verdict for verdict in run["verdicts"] if verdict["code"] in ("cpu_starved", "launch_gaps", "low_use")]
-    assert idle and all(f"host late: {ITEM}" in verdict["evidence"][-1]["text"] for verdict in idle)
+    assert idle and all(f"waiting for the CPU: {ITEM}" in verdict["evidence"][-1]["text"] for verdict in idle)
     with_none = document(capsys, folder / "run.sql")
     assert with_none["traces"] == [] and all(
         e["metric"] != "traced_idle" for v in with_none["verdicts"] for e in v["evidence"]
@@ -127,7 +127,7 @@ def test_the_page_says_what_was_traced(folder: Path, capsys: pytest.CaptureFixtu
     assert main(["analyze", str(folder / "run.sql"), "--width", str(width), "--attach", *ranks(folder)]) == 0
     page = capsys.readouterr().out
     assert all(cell_width(line) <= width for line in page.splitlines()[:-1])
-    assert "What was traced?" in page and f"host late: {ITEM}" in page.replace("\n", " ").replace("  ", " ")
+    assert "What was traced?" in page and f"waiting for the CPU: {ITEM}" in page.replace("\n", " ").replace("  ", " ")
 
 
 def test_the_report_has_a_table_of_traces(folder: Path) -> None:
@@ -294,13 +294,13 @@ def test_a_dip_has_its_cause(folder: Path) -> None:
             return "\n".join(map(text_of, around.rows(app.results[0], 120, 20)))
 
         await until(pilot, lambda: around.display)
-        assert f"host late: {ITEM}" in said() and "what the GPUs waited for" in str(around.border_title)
+        assert f"waiting for the CPU: {ITEM}" in said() and "what the GPUs waited for" in str(around.border_title)
         app.change_view(replace(app.view, cursor=START + 10))
         await all_there(app, pilot)
         assert "Not traced then" in said()
         gap = max((gap for trace in frame.traced for gap in trace.gaps), key=lambda gap: gap.seconds)
         app.change_view(replace(app.view, cursor=gap.start + gap.seconds / 2))
         await all_there(app, pilot)
-        assert f"{exact(gap.seconds)}  host late: {ITEM}, {TRUTH.node(gap.gpu)}:{gap.gpu}" in said()
+        assert f"{exact(gap.seconds)}  waiting for the CPU: {ITEM}, {TRUTH.node(gap.gpu)}:{gap.gpu}" in said()
 
     work(app, steps, (120, 48))
