@@ -72,7 +72,7 @@ def headline(breakdown: Breakdown, leading_loss: LeadingLoss | None = None) -> s
         return f"{text}."
     if most == POSITIONS["working.few_sms"] and float(shares[most]) >= LEAST_SHOWN:  # these compute, too
         small = f"{percent(float(shares[most]))} of the GPU time is {CATEGORIES[most].lost_to}"
-        return f"{small}, {percent(computes)} in others."
+        return f"{small}, {percent(computes)} in others." if computes >= LEAST_SHOWN else f"{small}."
     if leading_loss is not None:
         text += f"; {percent(leading_loss.share)} is {clean(leading_loss.text)}"  # it may name a node
     elif CATEGORIES[most].branch == "communication" and min(in_communication) >= LEAST_SHOWN:

@@ -57,6 +57,12 @@ def test_kernels_whose_work_was_not_measured_are_not_said_to_compute() -> None:
     assert text == "100.0 % of the GPU time runs kernels, what they do was not measured."
 
 
+def test_other_kernels_are_named_beside_small_ones_only_where_there_are_any() -> None:
+    small = "of the GPU time is spent in kernels too small for a GPU"
+    assert headline(booked({"working.few_sms": 0.99, "end": 0.01})) == f"99.0 % {small}."
+    assert headline(booked({"working.few_sms": 0.9, "working.fp64": 0.1})) == f"90.0 % {small}, 10.0 % in others."
+
+
 def below_the_table(found: Breakdown, leading: LeadingLoss | None = None) -> str:
     return " ".join(text_of(row) for row in breakdown_section(found, PageOptions(width=80), leading))
 
