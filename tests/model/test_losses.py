@@ -283,6 +283,17 @@ def test_models_of_which_the_slower_is_waited_for_are_named(tell: Tell) -> None:
     assert A100.name in texts and H100.name in texts
 
 
+def test_of_a_node_that_does_the_most_all_gpus_are_awaited_and_else_one(tell: Tell) -> None:
+    for load, who, awaited in (
+        (np.repeat([1.6, 1.0], 8), "node", tuple(range(8))),
+        (np.append(1.8, np.tile(np.linspace(1.6, 1.0, 8), 2)[1:]), None, (0,)),
+    ):
+        told = tell(causes.uneven(load, "imbalance", True), n=16)
+        title = told.verdicts["imbalance"].title
+        assert told.leading is not None and told.leading.awaited == awaited, title
+        assert ("; node " in title) == (who == "node")
+
+
 def test_values_that_are_missing_make_no_stragglers(tell: Tell) -> None:
     """Steps of work and of waiting for one busy core, of which 40 % of the values are there."""
     told = tell(causes.starved(0.6, False, 128), step=0.6 * 3.0, sampling=DCGM._replace(nulls=0.4))

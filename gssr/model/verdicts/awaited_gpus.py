@@ -101,6 +101,40 @@ def _difference(shares: Floats, places: list[int], some: list[int], others: list
     return float(own[some].mean() - own[others].mean())
 
 
+def waits_by_node(job: JobEvidence) -> tuple[tuple[str, float], tuple[str, float]] | None:
+    """Find the node whose GPUs wait least, and the one whose GPUs wait most, each with the mean share of its GPUs'
+    time.
+
+    Returns None unless every GPU of the first waits less than every GPU of the second, and both have several: otherwise
+    it is single GPUs that differ.
+    """
+    waits: dict[str, list[float]] = {}
+    for gpu, share in zip(job.evidence.gpus, job.waits_by_gpu.tolist(), strict=True):
+        if np.isfinite(share):
+            waits.setdefault(gpu.node or "?", []).append(share)
+    if len(waits) < 2:
+        return None
+    means = sorted((float(np.mean(shares)), node) for node, shares in waits.items())
+    (least, low), (most, high) = means[0], means[-1]
+    if min(len(waits[low]), len(waits[high])) < 2 or max(waits[low]) >= min(waits[high]):
+        return None
+    return (low, least), (high, most)
+
+
+def who_waits_least(job: JobEvidence) -> tuple[str, tuple[int, ...]]:
+    """Find the node all of whose GPUs wait least, else the one GPU that does. Returns its name in a sentence, and the
+    positions of its GPUs whose waits are known. Some GPU's have to be."""
+    gpus, waits = job.evidence.gpus, job.waits_by_gpu
+    nodes = waits_by_node(job)
+    if nodes is None:
+        least = int(np.nanargmin(waits))
+        return words.gpu_label(gpus[least]), (least,)
+    (node, _), _ = nodes
+    return f"node {node}", tuple(
+        at for at, gpu in enumerate(gpus) if (gpu.node or "?") == node and np.isfinite(waits[at])
+    )
+
+
 def find_leading_loss(job: JobEvidence, verdicts: Sequence[Verdict]) -> LeadingLoss | None:
     """Say what the largest category of the account apart from useful work is due to, if one of the ``verdicts`` tells of
     the same time. None if none does, and if the largest is one for which no cause can be named, such as start-up."""
@@ -134,7 +168,7 @@ def _waiting(job: JobEvidence, told: dict[str, Verdict], share: float) -> Leadin
         lost = told[code].lost if code in told else None
         begin = "" if lost is None else f"{words.percent(lost)} of the GPU time is "
         if lost is not None and lost >= _MOST_OF_IT * share and told[code].title.startswith(begin):
-            least = (int(np.nanargmin(job.waits_by_gpu)),) if code == "imbalance" else ()
+            least = who_waits_least(job)[1] if code == "imbalance" else ()
             return LeadingLoss(lost, told[code].title.removeprefix(begin), least)
     for code, text in _APART.items():
         if code in told and _share_of(job.breakdown, "idle.imbalance", told[code].gpus) >= _MOST_OF_IT:

@@ -15,7 +15,7 @@ from gssr.model.account.link_traffic import is_nvlink_quiet
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.awaited_gpus import find_awaited_gpus
+from gssr.model.verdicts.awaited_gpus import find_awaited_gpus, waits_by_node, who_waits_least
 from gssr.model.verdicts.job import JobEvidence, group, holds, stretches
 from gssr.model.verdicts.table import (
     LEAD,
@@ -278,7 +278,7 @@ def _least_waiting(job: JobEvidence) -> list[Finding]:
     waits = job.waits_by_gpu
     if not np.isfinite(waits).any():
         return []
-    nodes = _waits_by_node(job)
+    nodes = waits_by_node(job)
     if nodes is not None:
         (least_node, least), (most_node, most) = nodes
         shares = words.percent(least), words.percent(most)
@@ -295,26 +295,6 @@ def _least_waiting(job: JobEvidence) -> list[Finding]:
     if gpus[0].name != gpus[1].name:
         text += f"; they are {gpus[0].name} and {gpus[1].name}"
     return [finding_in_words("share", least, text)]
-
-
-def _waits_by_node(job: JobEvidence) -> tuple[tuple[str, float], tuple[str, float]] | None:
-    """Find the node whose GPUs wait least, and the one whose GPUs wait most, each with the mean share of its GPUs'
-    time.
-
-    Returns None unless every GPU of the first waits less than every GPU of the second, and both have several: otherwise
-    it is single GPUs that differ.
-    """
-    waits: dict[str, list[float]] = {}
-    for gpu, share in zip(job.evidence.gpus, job.waits_by_gpu.tolist(), strict=True):
-        if np.isfinite(share):
-            waits.setdefault(gpu.node or "?", []).append(share)
-    if len(waits) < 2:
-        return None
-    means = sorted((float(np.mean(shares)), node) for node, shares in waits.items())
-    (least, low), (most, high) = means[0], means[-1]
-    if min(len(waits[low]), len(waits[high])) < 2 or max(waits[low]) >= min(waits[high]):
-        return None
-    return (low, least), (high, most)
 
 
 @register_rule(
@@ -360,10 +340,7 @@ def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     found = _late(job, rule, "imbalance")
     if found is None or _is_jitter(job, rule, found[0]):
         return None
-    nodes = _waits_by_node(job)
-    least = words.gpu_label(job.evidence.gpus[int(np.nanargmin(job.waits_by_gpu))])
-    title = {**found[1].words, "least": least if nodes is None else f"node {nodes[0][0]}"}
-    return found[1]._replace(words=title)
+    return found[1]._replace(words={**found[1].words, "least": who_waits_least(job)[0]})
 
 
 @register_rule(

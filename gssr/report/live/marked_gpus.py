@@ -42,8 +42,10 @@ def legend_of_culprits(result: Result) -> str:
     """Say what the mark of the GPUs that are singled out stands for: that the others wait for them, or what the worst
     verdict says of them; else that they are unlike the rest. Empty if no GPU has a mark."""
     if result.awaited:
+        if len(result.awaited) > 1:
+            return "the others wait for these"
         if result.by_node:
-            return "the others wait for it" if len(result.awaited) == 1 else "the others wait for these"
+            return "the others wait for it"
         return f"the others wait for {clean(named(result.gpus, result.awaited))}"
     if result.singled_out:
         verdicts = result.judgement.verdicts if result.judgement is not None else ()
