@@ -114,6 +114,7 @@ def legend(
     rows = flow([*pieces, *smaller], width, ellipsis, "   ")
     while len(rows) > height and short:
         rest = 1 - float(shares[largest_first[: len(short)]].sum())
-        rows = flow([*short, (Span(f"{percent(rest)} more on Why", "dim"),)], width, ellipsis)
+        more: list[Row] = [(Span(f"{percent(rest)} more on Why", "dim"),)] if rest >= _SEEN else []
+        rows = flow([*short, *more], width, ellipsis)
         short.pop()
     return rows[: max(height, 0)]

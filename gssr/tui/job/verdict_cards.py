@@ -9,7 +9,8 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 
 from gssr.model.live.live_result import Result
-from gssr.model.results import Severity, Verdict
+from gssr.model.results import Judgement, Severity, Verdict
+from gssr.render.breakdown import headline
 from gssr.render.cells import clean
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role
@@ -36,6 +37,14 @@ def advice_lines(verdict: Verdict, arrow: str) -> list[str]:
     ]
 
 
+def is_in_headline(verdict: Verdict, judgement: Judgement) -> bool:
+    """Tell whether the sentence on where the GPU time went already says what this verdict's title says was lost."""
+    lost = clean(verdict.title).partition(" of the GPU time ")[2]
+    if judgement.breakdown is None or not lost:
+        return False
+    return lost in headline(judgement.breakdown, judgement.leading_loss)
+
+
 class VerdictCard(Words, can_focus=True):
     """One verdict."""
 
@@ -47,9 +56,9 @@ class VerdictCard(Words, can_focus=True):
         super().__init__()
         self.number = number
 
-    def tell(self, verdict: Verdict, ascii_only: bool) -> None:
+    def tell(self, verdict: Verdict, judgement: Judgement, ascii_only: bool) -> None:
         """Show this verdict: title, evidence and advice, as much as screens of this height have room for, with its severity
-        as a CSS class."""
+        as a CSS class. The one line of a short screen is the advice, if the sentence above says what the title does."""
         is_short = self.screen.has_class("-short")
         mark = "!" if ascii_only else MARKS[verdict.severity]
         # In the one line of a short screen what is wrong comes first; there the mark alone tells how bad it is.
@@ -57,7 +66,8 @@ class VerdictCard(Words, can_focus=True):
         title = clean(verdict.title)
         evidence = "; ".join(clean(text) for text in texts_of(verdict))
         advice = "\n".join(advice_lines(verdict, ">" if ascii_only else "→"))
-        parts: list[tuple[str, Role]] = [(f"{mark} {word}{title}", ROLES[verdict.severity])]
+        is_advice = is_short and is_in_headline(verdict, judgement)
+        parts: list[tuple[str, Role]] = [(f"{mark} {word}{advice if is_advice else title}", ROLES[verdict.severity])]
         if not is_short:
             parts += [] if self.screen.has_class("-medium") else [(f"\n{evidence}", "dim")]
             parts.append((f"\n{advice}", "plain"))
@@ -104,7 +114,7 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
             number = card.number
             card.display = number < len(verdicts)
             if card.display:
-                card.tell(verdicts[number], self.glyphs.levels.isascii())
+                card.tell(verdicts[number], result.judgement, self.glyphs.levels.isascii())
         more = len(verdicts) - len(cards)
         said = self.query_one("#more-verdicts", Words)
         said.display = more > 0 or (result.judgement is not None and not verdicts)

@@ -178,20 +178,20 @@ class Wall(Panel):
             style = palette.style(role)  # names as plain as means: each change of colour is sent
             name = fit(clean(line.name), label - 1, glyphs.ellipsis, "end")
             mark = culprit_mark(glyphs.levels.isascii()) if apart else " "
-            # The GPUs of a paired line are two a row: the mark stands beside the row of a culprit.
-            at_rows: Collection[int] = range(line.height * apart)
-            if line.paired:
+            # The GPUs of a paired line are two a row: the mark stands beside the row of a culprit, else beside the name.
+            named_row = line.height // 2 - (line.height % 2 == 0)
+            at_rows: Collection[int] = {named_row}
+            if line.paired and are_blamed.any():
                 parts = parts_of(line.members, 2 * line.height)
                 at_rows = {at // 2 for at, part in enumerate(parts) if culprits[part].any()}
             head = [
-                Segment(f"{mark}{name:<{label}}", style),
+                Segment(f"{name:<{label}}", style),
                 Segment(f"{number(mean, metric):>{VALUE}} ", palette.style("value" if apart else "plain")),
             ]
             for y, row in enumerate(self._rows(values, line, known_from(result, cells), cells.rolls)):
-                is_named = y == line.height // 2 - (line.height % 2 == 0)
-                beside = Segment(glyphs.full if y in at_rows else " ", style)
-                first = head if is_named else [beside, Segment(" " * (label + VALUE + 1))]
-                strips.append(Strip([*first, *row]).adjust_cell_length(width))
+                beside = Segment(mark if y in at_rows else " ", style)
+                first = head if y == named_row else [Segment(" " * (label + VALUE + 1))]
+                strips.append(Strip([beside, *first, *row]).adjust_cell_length(width))
         if self.axis:
             axis = self.strip_of(axis_row(result, cells), width - label - VALUE - 2)
             strips.append(Strip([Segment(" " * (label + VALUE + 2)), *axis]).adjust_cell_length(width))
