@@ -223,19 +223,21 @@ def recognise(path: str) -> RecognisedFile:
     starts no program."""
     try:
         if os.path.isdir(path):
-            return _of_folder(path)
+            return _recognise_folder(path)
         if not os.path.isfile(path):
             return RecognisedFile("", "is not a file" if os.path.lexists(path) else no_such_file(path))
         with open(path, "rb") as stream:
             head = stream.read(100)
             if head.startswith(_SQLITE):
-                return _of_database(path, head)
+                return _recognise_database(path, head)
             if head[:2] in (b"\3B", b"\3L") and path.endswith((".def", ".evt")):
                 return RecognisedFile("", _OF_OTF2)
             if head.startswith(_REPORT):
                 return RecognisedFile("nsys-rep", _AS_SQLITE.format(path=shlex.quote(path)))
             stream.seek(0)
-            return _of_pieces(_unpacked(stream) if head.startswith(_GZIP) else iter(lambda: stream.read(_HEAD), b""))
+            return _recognise_pieces(
+                _unpacked(stream) if head.startswith(_GZIP) else iter(lambda: stream.read(_HEAD), b"")
+            )
     except OSError as error:
         return RecognisedFile("", f"can't be read: {error.strerror}")
     except zlib.error:
@@ -433,27 +435,27 @@ def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
         data = unpack.unconsumed_tail
 
 
-def _of_pieces(pieces: Iterator[bytes]) -> RecognisedFile:
+def _recognise_pieces(pieces: Iterator[bytes]) -> RecognisedFile:
     """Recognise a file by its text, reading on where it may be a trace whose events come later."""
     text = next(pieces, b"")
     if not text:
         return RecognisedFile("", "is empty")
     done = len(text)
-    found = _of_text(text)
+    found = _recognise_text(text)
     while found is None and done < _FURTHEST and (piece := next(pieces, b"")):
         text = text[-_OVERLAP:] + piece
         done += len(piece)
-        found = _of_events(text, 0)
+        found = _recognise_events(text, 0)
     return found or RecognisedFile("", "is JSON, but no trace: there are no traceEvents in it")
 
 
-def _of_events(text: bytes, begin: int) -> RecognisedFile | None:
+def _recognise_events(text: bytes, begin: int) -> RecognisedFile | None:
     if _EVENT.match(text, begin) or _EVENTS.search(text):
         return RecognisedFile("kineto" if _OF_KINETO.search(text) else "chrome")
     return None
 
 
-def _of_text(text: bytes) -> RecognisedFile | None:
+def _recognise_text(text: bytes) -> RecognisedFile | None:
     """Recognise a file by its first bytes. None for JSON in which events may follow later."""
     for magic, kind, problem in _MAGICS:
         if text.startswith(magic):
@@ -461,7 +463,7 @@ def _of_text(text: bytes) -> RecognisedFile | None:
     if text.startswith(_SQLITE):
         return RecognisedFile("", "is a packed SQLite database: unpack it first")
     if text[257:262] == b"ustar":
-        return _of_archive(text)
+        return _recognise_archive(text)
     for pattern, kind in _PICKLES:
         if pattern.match(text):
             return RecognisedFile(kind)
@@ -472,7 +474,7 @@ def _of_text(text: bytes) -> RecognisedFile | None:
     if _is_of_ncu(text):
         return RecognisedFile(NCU_CSV)
     is_json = text[begin : begin + 1] in (b"{", b"[")
-    if is_json and (found := _of_events(text, begin)):
+    if is_json and (found := _recognise_events(text, begin)):
         return found
     if is_json:
         return next((RecognisedFile(kind, why) for pattern, kind, why in _JSONS if pattern.match(text, begin)), None)
@@ -529,7 +531,9 @@ def _is_protobuf(text: bytes) -> bool:
     return n > 1
 
 
-def _of_archive(head: bytes) -> RecognisedFile:
+def _recognise_archive(head: bytes) -> RecognisedFile:
+    """Recognise a tar archive by its first bytes: a CUBE profile by the names of the files that begin in them, up to
+    100. Any other archive is to be unpacked first."""
     names: list[bytes] = []
     at = 0
     while len(names) < 100 and (name := head[at : at + 100].partition(b"\0")[0]):
@@ -543,7 +547,9 @@ def _of_archive(head: bytes) -> RecognisedFile:
     return RecognisedFile("", _UNPACK.format("tar"))
 
 
-def _of_database(path: str, head: bytes) -> RecognisedFile:
+def _recognise_database(path: str, head: bytes) -> RecognisedFile:
+    """Recognise an SQLite database: a recording by its first 100 bytes, ``head``, any other by the names of its
+    tables."""
     import sqlite3
 
     from gssr.guarded_sqlite import in_one_line
@@ -555,7 +561,7 @@ def _of_database(path: str, head: bytes) -> RecognisedFile:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     except sqlite3.Error as error:
         return RecognisedFile(DAMAGED, f"is a damaged SQLite database: {in_one_line(error)}")
-    return of_tables({str(name).lower() for (name,) in names})
+    return recognise_tables({str(name).lower() for (name,) in names})
 
 
 def _guarded(path: str) -> Guarded:
@@ -565,7 +571,7 @@ def _guarded(path: str) -> Guarded:
     return open_guarded(f"{uri_of(path, 'ro')}&immutable=1", [path], uri=True)
 
 
-def of_tables(tables: set[str]) -> RecognisedFile:
+def recognise_tables(tables: set[str]) -> RecognisedFile:
     """Recognise an SQLite database that GSSR did not make by the names of its tables, in lower case."""
     if any(name.startswith("rocpd_") for name in tables):
         return RecognisedFile("rocpd")
@@ -578,11 +584,15 @@ def of_tables(tables: set[str]) -> RecognisedFile:
     return RecognisedFile("", "is an SQLite database of something else, not a recording")
 
 
-def _of_folder(path: str) -> RecognisedFile:
+def _recognise_folder(path: str) -> RecognisedFile:
+    """Recognise a folder by what is in it. The first of these that is there counts: a recording, a whole Score-P
+    archive, a folder in columns of Nsight Systems, a trace; then a metric file, then a dump or a file that is known but
+    can't be read, then an archive that was not finished. Files in folders below it are looked at last. At most
+    _MOST_FILES names are looked at, and as many below. Raises OSError."""
     names = sorted(os.listdir(path))[:_MOST_FILES]
     if any(is_recording(os.path.join(path, name)) for name in names if not name.endswith(".sql.d")):
         return RecognisedFile("recording")  # whatever else is beside it
-    archive = _of_score_p(path, names)
+    archive = _recognise_score_p(path, names)
     if archive is not None and not archive.problem:
         return archive
     if is_in_columns(path):
@@ -601,7 +611,7 @@ def _of_folder(path: str) -> RecognisedFile:
     return named or next(deeper, RecognisedFile("", "is a folder without a recording or a trace"))
 
 
-def _of_score_p(path: str, names: list[str]) -> RecognisedFile | None:
+def _recognise_score_p(path: str, names: list[str]) -> RecognisedFile | None:
     """Recognise a Score-P archive by the names in a folder: its anchor file, which is written at the end, or events
     without it. None if it is none."""
     anchors = [name for name in names if name.endswith(".otf2")]

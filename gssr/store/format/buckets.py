@@ -180,13 +180,14 @@ def _fold_counter(column: Floats, known: NDArray[np.bool_], starts: Ints, some: 
 
 
 def merge(vectors: Floats, group: Ints, n_groups: int, gap_seconds: float, layout: Layout = LAYOUT) -> Floats:
-    """Merge buckets into groups.
+    """Merge buckets into groups. Buckets without samples do not count.
 
     Args:
         vectors: float64[n, layout.width].
         group: group number of each bucket, from 0 to ``n_groups`` - 1. For gaps and counters to mean something a group
             lies within one GPU.
         gap_seconds: two buckets of a group further apart than this are a gap.
+        layout: that of ``vectors``, and of the result.
 
     Returns float64[n_groups, layout.width]; a group without buckets gets an empty vector. Buckets of a group are taken
     in the order of their first samples.

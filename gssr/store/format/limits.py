@@ -70,7 +70,10 @@ def _blob(value: Any) -> bytes | None:
     return value if isinstance(value, bytes) else None
 
 
-def _bounded(least: float, greatest: float, whole: bool) -> _Check:
+def _make_bounds_check(least: float, greatest: float, whole: bool) -> _Check:
+    """Make the check of a column of numbers: it returns a value from ``least`` to ``greatest``, both included, as it is,
+    and None for anything else. With ``whole`` only integers pass."""
+
     def check(value: Any) -> Any:
         fits = isinstance(value, int) or (not whole and isinstance(value, float))
         return value if fits and least <= value <= greatest else None
@@ -85,7 +88,7 @@ def _check_of(name: str, kind: str) -> _Check:
         return _digest if name == "digest" else _text
     if kind.startswith("BLOB"):
         return _blob
-    return _bounded(*_BOUNDS.get(name, (-_ANY, _ANY)), whole=kind.startswith("INTEGER"))
+    return _make_bounds_check(*_BOUNDS.get(name, (-_ANY, _ANY)), whole=kind.startswith("INTEGER"))
 
 
 @cache

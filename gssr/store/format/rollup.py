@@ -471,7 +471,9 @@ def _little_endian(values: array) -> bytes:  # type: ignore[type-arg]
     return values.tobytes()
 
 
-def _from_little_endian(typecode: str, data: bytes) -> array:  # type: ignore[type-arg]
+def _read_little_endian(typecode: str, data: bytes) -> array:  # type: ignore[type-arg]
+    """Read numbers that are stored one after the other in little-endian order. ``typecode``: their type, as in
+    ``array``. Raises ValueError if the last one is cut off."""
     values: array = array(typecode)  # type: ignore[type-arg]
     values.frombytes(data)
     if sys.byteorder != "little":
@@ -488,7 +490,7 @@ def unpack_vector(data: bytes) -> Vector:
     """Return the vector in a rollup's blob. Raises sqlite3.DatabaseError."""
     if not isinstance(data, bytes) or len(data) % 8 or len(data) < 8 * len(HEAD):
         raise sqlite3.DatabaseError("a rollup is malformed")
-    return list(_from_little_endian("d", data))
+    return list(_read_little_endian("d", data))
 
 
 def pack_sketch(histograms: Sequence[Histogram], seconds: int = SKETCH_SECONDS) -> bytes:
@@ -510,7 +512,7 @@ def as_stored(sketch: bytes, seconds: int) -> bytes:
         return sketch
     begin = 2 + 2 * int.from_bytes(sketch[:2], "little")
     end = begin + (len(sketch) - begin) // 3
-    keys = _from_little_endian("H", sketch[begin:end])
+    keys = _read_little_endian("H", sketch[begin:end])
     steps = _little_endian(array("H", [key - before & 0xFFFF for before, key in zip((0, *keys), keys)]))
     counts = sketch[end:]
     places = (steps[::2], steps[1::2], *(counts[place::4] for place in range(4)))
@@ -539,7 +541,7 @@ def _unpacked(data: bytes) -> bytes:
         width = len(into) // max(n_bins, 1)
         for place in range(width):
             into[place::width] = found[begin + (first + place) * n_bins :][:n_bins]
-    keys = accumulate(_from_little_endian("H", bytes(steps)), lambda key, step: key + step & 0xFFFF)
+    keys = accumulate(_read_little_endian("H", bytes(steps)), lambda key, step: key + step & 0xFFFF)
     return found[:begin] + _little_endian(array("H", keys)) + bytes(counts)
 
 
@@ -551,12 +553,12 @@ def unpack_sketch(data: bytes, seconds: int = SKETCH_SECONDS) -> list[Histogram]
     start = 2 + 2 * n_metrics
     if not isinstance(data, bytes) or len(data) < start:
         raise sqlite3.DatabaseError("a sketch is malformed")
-    sizes = _from_little_endian("H", data[2:start])
+    sizes = _read_little_endian("H", data[2:start])
     total = sum(sizes)
     if len(data) != start + 6 * total:
         raise sqlite3.DatabaseError("a sketch is malformed")
-    keys = _from_little_endian("H", data[start : start + 2 * total])
-    counts = _from_little_endian("I", data[start + 2 * total :])
+    keys = _read_little_endian("H", data[start : start + 2 * total])
+    counts = _read_little_endian("I", data[start + 2 * total :])
     histograms, at = [], 0
     for size in sizes:
         histograms.append(Counter(dict(zip(keys[at : at + size], counts[at : at + size]))))

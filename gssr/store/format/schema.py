@@ -78,7 +78,8 @@ class Column(NamedTuple):
     meaning: str
 
 
-def _sample_columns() -> tuple[Column, ...]:
+def _list_sample_columns() -> tuple[Column, ...]:
+    """List the columns of ``samples``: the GPU's key, the time, and one for each metric in the order of METRICS."""
     columns = [
         Column("gpu", "INTEGER NOT NULL", "key of the GPU (gpus.gpu)"),
         Column("time", "REAL NOT NULL", "unix time of the sample, s"),
@@ -209,7 +210,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("rank", "INTEGER NOT NULL", "a rank that may use the GPU"),
         Column("gpu", "INTEGER NOT NULL", "key of the GPU"),
     ),
-    "samples": _sample_columns(),
+    "samples": _list_sample_columns(),
     "host_samples": (
         Column("run_id", "TEXT NOT NULL", "the run"),
         Column("node", "TEXT NOT NULL", "the node"),

@@ -295,7 +295,7 @@ class _Merge:
             try:
                 copier.add(source)
             except sqlite3.DatabaseError as error:
-                if not _damaged(source.path):
+                if not _is_damaged(source.path):
                     raise
                 raise RefusedError(source.name, f"{source.path}: is damaged: {error}") from None
         copier.end()
@@ -335,7 +335,8 @@ def _has_content(path: str) -> bool:
         return False
 
 
-def _damaged(path: str) -> bool:
+def _is_damaged(path: str) -> bool:
+    """Tell whether a file can't be opened as a recording, or does not pass SQLite's quick check."""
     try:
         with closing(connect(path)) as connection:
             return connection.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]

@@ -65,12 +65,14 @@ def roll_up_rest(
                     key,
                     (key, time, *(None if value is None else number_within(value, GREATEST) for value in values)),
                 )
-        _write(connection, rollups, gap_seconds, layout)
+        _write_closed(connection, rollups, gap_seconds, layout)
     rollups.close_all()
-    _write(connection, rollups, gap_seconds, layout)
+    _write_closed(connection, rollups, gap_seconds, layout)
 
 
-def _write(connection: sqlite3.Connection, rollups: Rollups, gap_seconds: float, layout: Layout) -> None:
+def _write_closed(connection: sqlite3.Connection, rollups: Rollups, gap_seconds: float, layout: Layout) -> None:
+    """Write the rollups and sketches that were closed since the last call. ``gap_seconds`` and ``layout`` are as in
+    ``roll_up_rest``. Raises sqlite3.Error."""
     closed, sketches = rollups.take()
     for bucket in closed:
         write_rollup(connection, bucket, gap_seconds, layout)
@@ -133,9 +135,9 @@ class RunCopier:
 
     def _copy(self, source: RankFile) -> None:
         """Copy one attached file, table by table."""
-        self._widen()
+        self._add_newer_columns()
         layout = layout_of(metric_columns(self._connection))
-        self._bring_to_the_end(source.run.run_id)
+        self._move_run_to_the_end(source.run.run_id)
         self._copy_run(source)
         keys, shared = self._keys.of(source)
         self._copy_gpus(keys, shared)
@@ -168,7 +170,7 @@ class RunCopier:
         rows = self._connection.execute(f"PRAGMA {schema}.table_info({table})")
         return [(own_name(name, table), kind, needed) for _, name, kind, needed, *_ in rows]
 
-    def _widen(self) -> None:
+    def _add_newer_columns(self) -> None:
         """Add columns to the recording that the file has and it lacks, which only a later version knows."""
         for table in TABLES:
             present = {name for name, *_ in self._columns("main", table)}
@@ -176,7 +178,7 @@ class RunCopier:
                 if name not in present:
                     self._connection.execute(f'ALTER TABLE main.{table} ADD COLUMN "{name}" {kind}')
 
-    def _bring_to_the_end(self, run_id: str) -> None:
+    def _move_run_to_the_end(self, run_id: str) -> None:
         """Move the part of a run that is in the recording to its end if another run was added behind it: the rows of a
         run follow one another in a file."""
         connection = self._connection

@@ -103,15 +103,17 @@ class Keys:
         for gpu in source.gpus:
             one = identity(gpu.run_id, gpu.node, gpu.uuid, gpu.gpu)
             if (source.name, gpu.gpu) in self._doubled:
-                keys[gpu.gpu] = self._new(gpu)
+                keys[gpu.gpu] = self._assign_new_key(gpu)
             elif one in self._known:
                 keys[gpu.gpu] = self._known[one]
                 shared.append(gpu.gpu)
             else:
-                keys[gpu.gpu] = self._known[one] = self._new(gpu)
+                keys[gpu.gpu] = self._known[one] = self._assign_new_key(gpu)
         return keys, shared
 
-    def _new(self, gpu: Gpu) -> int:
+    def _assign_new_key(self, gpu: Gpu) -> int:
+        """Assign a free key to a GPU that the merged file does not have yet: its own, or the one above the highest if
+        that is taken, or if there are several runs or GPUs with the same key among all files."""
         key = gpu.gpu
         if self._anew or key in self._taken:
             key = self._highest + 1

@@ -65,7 +65,7 @@ def repair(path: str) -> tuple[int, int, tuple[str, ...]]:
         try:
             connection.execute("BEGIN IMMEDIATE")
             for stretches in work:
-                _make_anew(connection, stretches, layout)
+                _rebuild_rollups(connection, stretches, layout)
             for table in use:
                 connection.execute(f"DELETE FROM {table.rollup}")
                 for level in LEVELS:
@@ -129,7 +129,7 @@ def _wrong(part: Part) -> Ints:
     return wrong_stretches(part)
 
 
-def _make_anew(connection: sqlite3.Connection, work: _WrongStretch, layout: Layout) -> None:
+def _rebuild_rollups(connection: sqlite3.Connection, work: _WrongStretch, layout: Layout) -> None:
     """Delete the rollups and sketches of the GPUs ``work.keys`` in one stretch of LONGEST seconds, and write new ones,
     made from the samples. ``layout`` is that of the file's vectors. The caller commits."""
     begin, end = work.begin, work.begin + LONGEST

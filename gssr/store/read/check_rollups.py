@@ -35,12 +35,15 @@ def counted(part: Part) -> tuple[Ints, Ints, Ints]:
     """
     known = part.shard.counted
     if (part.first, part.last) not in known:
-        known[part.first, part.last] = _count(part)
+        known[part.first, part.last] = _check_counts(part)
     found: tuple[Ints, Ints, Ints] = known[part.first, part.last]
     return found
 
 
-def _count(part: Part) -> tuple[Ints, Ints, Ints]:
+def _check_counts(part: Part) -> tuple[Ints, Ints, Ints]:
+    """Compare how many samples the coarsest rollups of a part count with the number of its rowids, and, if they differ,
+    with its samples bucket by bucket. Buckets that begin before ``part.thinned`` are not compared. Returns the arrays
+    that ``counted`` returns."""
     layout = part_of(part.shard.file.layout, ())
     keys = part.keys(None) if len(part.shard.file.runs) > 1 else None  # else also those of GPUs whose rows don't count
     rolled = part.shard.rollups.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)

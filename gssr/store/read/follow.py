@@ -58,8 +58,9 @@ class Follower:
         self._anew = False
 
     def poll(self, limit: int = 100_000) -> News:
-        """Return what is new, at most ``limit`` rows. Without a file the state is ``waiting``. Raises RecordingError if
-        the file is no recording, or cannot be read any more."""
+        """Return what is new, at most ``limit`` rows. Without a file the state is ``waiting``. If the file can't be read
+        just now, there are no rows, and ``more`` to come. Raises RecordingError if the file is no recording, or cannot
+        be read any more."""
         problem: Exception | None = None
         self._read_at = min(self._read_at, time.monotonic())
         for _ in range(_TRIES):
@@ -105,10 +106,10 @@ class Follower:
         if self._shared is None:
             self._shared = journal_mode(self.path) != "WAL"
         if not self._shared:
-            return self._look(limit)
+            return self._read_news(limit)
         before = fingerprint(self.path)
         try:
-            news = self._look(limit)
+            news = self._read_news(limit)
         finally:
             self.close()
         after = fingerprint(self.path)
@@ -117,7 +118,11 @@ class Follower:
         busy = journal > 0 and time.time() - os.stat(companion_path(self.path, "-journal")).st_mtime < LOST_SECONDS
         return None if busy or before != after else news
 
-    def _look(self, limit: int) -> News:
+    def _read_news(self, limit: int) -> News:
+        """Read what the file holds beyond the rows that were handed out, at most ``limit`` rows, through a connection
+        that stays open. Starts from the beginning if the last row handed out is not there any more. Returns News whose
+        rows each come after their rowid; without a run its state is ``running``. Raises sqlite3.Error,
+        RecordingError."""
         if self._connection is None:
             self._connection = connect(self.path)
         connection = self._connection
@@ -131,9 +136,11 @@ class Follower:
         run = runs[-1] if runs else None
         state = state_in(connection, run, self.path) if run else "running"
         (event,) = connection.execute("SELECT max(rowid) FROM events").fetchone()
-        return News(rows, len(rows) == limit, run, state, event or 0, self._new_processes(connection))
+        return News(rows, len(rows) == limit, run, state, event or 0, self._read_new_processes(connection))
 
-    def _new_processes(self, connection: sqlite3.Connection) -> Sequence[tuple[Any, ...]]:
+    def _read_new_processes(self, connection: sqlite3.Connection) -> Sequence[tuple[Any, ...]]:
+        """Read the new rows of ``gpu_processes``, the last _MOST_PROCESSES of them, oldest first and each after its
+        rowid. Empty if there are none, or the file is of an earlier version without that table."""
         if not columns_of(connection, _PROCESSES):
             return ()
         columns = ", ".join(["rowid", *selected(connection, _PROCESSES, LOOK_COLUMNS)])
@@ -141,8 +148,8 @@ class Follower:
         return connection.execute(query, (self._process_rowid,)).fetchall()[::-1]
 
     def _is_there(self) -> bool:
-        """Tell whether the file exists and is not empty. If it was replaced by another, that one is followed from its
-        beginning."""
+        """Tell whether the file exists and is not empty. If it was replaced by another, or is gone, what is there then
+        or later is followed from its beginning."""
         try:
             status = os.stat(self.path)
         except FileNotFoundError:

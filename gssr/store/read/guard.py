@@ -40,8 +40,9 @@ _MOST = {
 
 
 def check_sizes(connection: Guarded, to_write: bool = False) -> None:
-    """Check that no table has more rows than may be; with ``to_write`` no more than half as many, as what is added must
-    be readable as well. What cannot be counted cannot be read either, and passes. Raises UnsafeError, sqlite3.Error."""
+    """Check that no table has more rows than may be. With ``to_write`` no more than half as many may be there, as what
+    is added must be readable as well, and more samples must have room behind the last rowid. A table whose rows cannot
+    be counted passes, as they cannot be read either. Raises UnsafeError, sqlite3.Error."""
     size = connection.budget.size()
     for table, most in _MOST.items():
         bound = most // 2 if to_write else most

@@ -76,7 +76,8 @@ class GuardedFile:
             self.damaged(error)
 
     def _find_states(self) -> None:
-        """Set the states of the runs; runs from one on of which that can't be read are left out. Raises sqlite3.Error."""
+        """Find out which of the runs that are noted as running still do, and which are lost. If that can't be read of a
+        run, it and those after it are left out, and sqlite3.Error is raised."""
         for at, run in enumerate(self.runs):
             if run.state == "running":
                 try:

@@ -197,7 +197,7 @@ class HostUseRows:
         level = LEVELS[0]
         fits = all(edge % level == 0 for edge in edges) and self._says_all(table, level, together)
         if fits and self._n_rows(table) > MOST_ROWS:
-            return level, _widened(window, level)
+            return level, _widen_to_rollups(window, level)
         return None, window
 
     def _says_all(self, table: UseTable, level: int, together: bool) -> bool:
@@ -230,7 +230,8 @@ class HostUseRows:
         return sum(last - first + 1 for first, last in self._file.all(ends) if first is not None)
 
 
-def _widened(window: Window, level: int) -> Window:
+def _widen_to_rollups(window: Window, level: int) -> Window:
+    """Widen a window to whole rollups of ``level`` seconds; an infinite end stays."""
     lower, upper = window
     if math.isfinite(lower):
         lower = math.floor(lower / level) * float(level)

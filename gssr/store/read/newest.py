@@ -43,8 +43,8 @@ class GpuNow(NamedTuple):
 
 
 class NodesNow(NamedTuple):
-    """One node or many: the GPUs of all, and what each node did itself, by its name and then by column of
-    ``host_samples`` (None is unknown). ``time``: of the newest sample, unix s."""
+    """One node or many: the GPUs of all, and the mean over the run of each column of HOST of each node, by the node's
+    name (None is unknown). ``time``: of the newest sample, unix s."""
 
     time: float
     gpus: Sequence[GpuNow]
@@ -52,16 +52,20 @@ class NodesNow(NamedTuple):
 
 
 def nodes_now(path: str) -> NodesNow:
-    """Read the nodes that a file's newest run is recorded on, as they were at its newest sample. Values older than
-    RECENT_SECONDS are unknown. Raises RecordingError if the file can't be read or holds no run."""
+    """Read the nodes that a file's newest run is recorded on, as they were at its newest sample. Values of GPUs and
+    processes on them that are older than RECENT_SECONDS are unknown; those of the nodes are means over the run. Raises
+    RecordingError if the file can't be read or holds no run."""
     with closing(connect(path)) as connection:
         try:
-            return _nodes_now(connection, path)
+            return _read_nodes_now(connection, path)
         except sqlite3.Error as error:
             raise RecordingError(f"{path}: can't be read: {error}") from None
 
 
-def _nodes_now(connection: sqlite3.Connection, path: str) -> NodesNow:
+def _read_nodes_now(connection: sqlite3.Connection, path: str) -> NodesNow:
+    """Read what ``nodes_now`` returns from an open recording; ``path`` is for the text of an error. GPUs are in the
+    order of all pages. Without samples the time is the run's start, or 0.0 if that is unknown as well. Raises
+    RecordingError if it holds no run, sqlite3.Error."""
     runs = read_runs(connection)
     if not runs:
         raise RecordingError(f"{path}: holds no run")

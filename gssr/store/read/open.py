@@ -360,9 +360,9 @@ def _what_is_wrong(connection: Guarded) -> str | None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     tables = {str(name).lower() for _, name, _ in connection.schema or ()}
     if application != APPLICATION_ID or "runs" not in tables:
-        from gssr.recognise import of_tables
+        from gssr.recognise import recognise_tables
 
-        return of_tables(tables).no_recording
+        return recognise_tables(tables).no_recording
     if version > SCHEMA_VERSION:
         return f"has schema {version}, this gssr knows up to {SCHEMA_VERSION}: read it with a newer gssr"
     return None
@@ -394,13 +394,16 @@ def recordings_in(
     for given in paths:
         path = os.fspath(given)
         if os.path.isdir(path) and not path.rstrip("/").endswith(_FOLDER):
-            names |= dict.fromkeys(sorted(_below(path, unreadable, is_known)))
+            names |= dict.fromkeys(sorted(_find_recordings_below(path, unreadable, is_known)))
         else:
             names[path.rstrip("/").removesuffix(".d") if path.rstrip("/").endswith(_FOLDER) else path] = None
     return list(names), unreadable
 
 
-def _below(folder: str, unreadable: list[str], is_known: IsKnown | None) -> set[str]:
+def _find_recordings_below(folder: str, unreadable: list[str], is_known: IsKnown | None) -> set[str]:
+    """Find all recordings in a folder, at any depth but not through links to folders. Returns a set of paths: of files,
+    and ``NAME.sql`` for each folder ``NAME.sql.d``, which is not looked into. Sentences on folders and files that can't
+    be read are appended to ``unreadable``. ``is_known`` is as in ``recordings_in``."""
     found = set()
 
     def missed(error: OSError) -> None:

@@ -42,7 +42,7 @@ def places_of(run_id: str, shards: Sequence[RecordingFile], sampling_seconds: fl
             first = listed.setdefault(_identity(gpu), (shard, gpu))
             if first[1] is not gpu:
                 several.setdefault(_identity(gpu), [first]).append((shard, gpu))
-    counting, not_counting = _counting(run_id, several, sampling_seconds)
+    counting, not_counting = _choose_counting_files(run_id, several, sampling_seconds)
     for identity, found in several.items():
         listed[identity] = (found[0][0], shared_gpu([gpu for _, gpu in found]))
     order = sorted(listed, key=lambda identity: gpu_order(listed[identity][1]))
@@ -59,7 +59,7 @@ def places_of(run_id: str, shards: Sequence[RecordingFile], sampling_seconds: fl
     return Places(gpus, positions, whole, keys, any(len(found) > 1 for found in counting.values()))
 
 
-def _counting(
+def _choose_counting_files(
     run_id: str, several: Mapping[Identity, Sequence[_Entry]], sampling_seconds: float
 ) -> tuple[dict[Identity, list[_Entry]], set[RecordingFile]]:
     """Choose for each GPU that several files list the files whose rows of it count, so that no time counts twice.

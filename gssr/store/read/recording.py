@@ -173,14 +173,16 @@ class RunReader:
             self.run = self.run._replace(exit_code=first_failure(ends))
         self._places = places_of(run_id, holders, self.sampling_seconds)
         self.gpus = self._places.gpus
-        parts = [self._part(shard, found) for shard, found in self._places.positions.items() if found]
+        parts = [self._make_part(shard, found) for shard, found in self._places.positions.items() if found]
         if self.clocks:
             parts = [piece for part in parts for piece in self.clocks.split(part, self.gpus, run_id)]
         self._parts = parts
         self.metrics = catalogue_order(list(dict.fromkeys(name for shard in holders for name in shard.file.metrics)))
         """Metric columns of the files, in the catalogue's order; derived ones apart."""
 
-    def _part(self, shard: RecordingFile, position: dict[int, int]) -> Part:
+    def _make_part(self, shard: RecordingFile, position: dict[int, int]) -> Part:
+        """Describe the run's share of one of its files. ``position``: by the key of each GPU in the file, its position
+        in the run."""
         first, last = shard.rowids(self.run.run_id)
         whole = shard in self._places.whole and not shard.file.damage
         ended = self.state not in ("running", "lost")
@@ -312,8 +314,8 @@ class RunReader:
 
     @property
     def first_time(self) -> float | None:
-        """Unix time of the first sample."""
-        return min(self._times_at(0), default=None)
+        """Unix time of the first sample; None without samples."""
+        return min(self._read_times_at(0), default=None)
 
     @property
     def keep(self) -> str:
@@ -343,10 +345,12 @@ class RunReader:
 
     @property
     def last_time(self) -> float | None:
-        """Unix time of the last sample."""
-        return max(self._times_at(1), default=None)
+        """Unix time of the last sample; None without samples."""
+        return max(self._read_times_at(1), default=None)
 
-    def _times_at(self, end: int) -> list[float]:
+    def _read_times_at(self, end: int) -> list[float]:
+        """Read the times (unix s by the run's clock) of the first (``end`` 0) or last (``end`` 1) sample of each rank in
+        each file. Empty without samples."""
         if self.clocks:
             rows = (
                 (part, *part.shard.sample_at(ends[end]))

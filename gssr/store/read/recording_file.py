@@ -49,9 +49,9 @@ class RunStarts:
     def first_rowid(self, run_id: str) -> int | None:
         """Find the rowid of the run's first row; None without rows. They may still come in the newest run only."""
         if run_id not in self._known:
-            found = self._in_rollups(run_id)
+            found = self._find_in_rollups(run_id)
             if found is None:
-                found = self._in_samples(run_id)
+                found = self._find_in_samples(run_id)
             if found is None and run_id == self._file.runs[-1].run_id:
                 return None
             self._known[run_id] = found
@@ -76,7 +76,9 @@ class RunStarts:
     def _keys(self, run_id: str) -> list[int]:
         return [gpu.gpu for gpu in self._file.gpus(run_id)]
 
-    def _in_rollups(self, run_id: str) -> int | None:
+    def _find_in_rollups(self, run_id: str) -> int | None:
+        """Find the rowid of the run's first row by its rollups: the coarsest, or the finest where there are no coarser
+        ones. None if it has no rollups."""
         keys = self._keys(run_id)
         for level in (600, 10) if keys else ():
             for (found,) in self._file.all(
@@ -86,7 +88,8 @@ class RunStarts:
                     return int(found)
         return None
 
-    def _in_samples(self, run_id: str) -> int | None:
+    def _find_in_samples(self, run_id: str) -> int | None:
+        """Find the rowid of the run's first row by looking through the samples. None if it has no rows yet."""
         self._look_through()
         return min((self._first[key] for key in self._keys(run_id) if key in self._first), default=None)
 
@@ -96,7 +99,7 @@ class RunStarts:
         if last <= self._looked_through:
             return
         begun = (run.run_id for run in self._file.runs if self._known.get(run.run_id) is None)
-        keys = [key for run_id in begun if self._in_rollups(run_id) is None for key in self._keys(run_id)]
+        keys = [key for run_id in begun if self._find_in_rollups(run_id) is None for key in self._keys(run_id)]
         for begin in range(0, len(keys), _KEYS_AT_ONCE):
             own = _listed(keys[begin : begin + _KEYS_AT_ONCE])
             query = (
@@ -393,10 +396,12 @@ class Part(NamedTuple):
         known = self.shard.in_order
         if (self.first, self.last) not in known:
             dense = (self.last - self.first) * LEAST_BYTES <= self.shard.file.size()
-            known[self.first, self.last] = dense or all(self._ascend(*rank) for rank in self._ranks())
+            known[self.first, self.last] = dense or all(self._times_ascend(*rank) for rank in self._ranks())
         return known[self.first, self.last]
 
-    def _ascend(self, first: int, last: int) -> bool:
+    def _times_ascend(self, first: int, last: int) -> bool:
+        """Tell whether no sample of the rowids from ``first`` to ``last`` (both included) is more than LATE_SECONDS
+        older than one before it. Reads all of them, unless it is found out before."""
         newest = -math.inf
         wanted = SampleQuery([], self.keys(None), 0, 0, -math.inf, math.inf)
         for _, time, _ in in_threads(self.pieces_in([(first, last)], wanted)):

@@ -255,9 +255,9 @@ class RollupRows:
         return int(found[0][0]) if found and found[0][0] is not None else None
 
     def counts_up_to(self, rowid: int, keys: Sequence[int] | None) -> bool:
-        """Tell whether the newest closed buckets of these GPUs (keys, None: all) count the row with this ``rowid`` or a
-        later one. In a run that has ended they count up to its last row, unless the disk had no space for more than its
-        end."""
+        """Tell whether a closed bucket counts the row with this ``rowid`` or a later one: any GPU's, from LEVELS[1] s
+        before the newest bucket of these GPUs (keys, None: all) on. In a run that has ended buckets count up to its last
+        row, unless the disk had no space for more than its end."""
         newest = self.newest_bucket(keys)
         found = self._file.all(
             "SELECT max(last_rowid) FROM rollup WHERE level = ? AND bucket >= ?", (LEVELS[0], (newest or 0) - LEVELS[1])

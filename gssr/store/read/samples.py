@@ -60,11 +60,11 @@ class SampleRows:
             else:
                 found = Leaves(*(column[every // 2 :: every] for column in found))
                 most = min(_PAGES, max(_BYTES // table.page_size, 1))
-                yield from (partial(self._decoded, table, part, wanted) for part in in_parts(found, most))
+                yield from (partial(self._read_pages, table, part, wanted) for part in in_parts(found, most))
         if table is None:
             size, step = (_ROWS, _ROWS) if every == 1 else (ROWS_TOGETHER, ROWS_TOGETHER * every)
             for first, last in self.stretches(wanted.first, wanted.last, size, step):
-                yield partial(self._through_sqlite, wanted._replace(first=first, last=last))
+                yield partial(self._read_through_sqlite, wanted._replace(first=first, last=last))
 
     def stretches(self, first: int, last: int, size: int, step: int) -> Iterator[tuple[int, int]]:
         """Find ranges of rowids, first and last, that have rows: of those from ``first`` to ``last``, ``size`` rowids
@@ -102,7 +102,7 @@ class SampleRows:
         """Read all rows that are wanted, in the order of the file; empty arrays where there are none. Values of metrics
         that the file lacks are NaN."""
         if self._open() is None:
-            return self._through_sqlite(wanted)
+            return self._read_through_sqlite(wanted)
         return one_after_another(list(in_threads(self.pieces(wanted))), wanted.names)
 
     def _open(self) -> PageTable | None:
@@ -117,7 +117,9 @@ class SampleRows:
             self._may_be_plain = self._table is not None
         return self._table
 
-    def _decoded(self, table: PageTable, part: Leaves, wanted: SampleQuery) -> Samples:
+    def _read_pages(self, table: PageTable, part: Leaves, wanted: SampleQuery) -> Samples:
+        """Read the rows that are wanted on these leaf pages. Where the pages can't be decoded, or hold values that are
+        impossible, the same rows are read through SQLite."""
         try:
             columns = table.read(part, wanted)
             if _are_sound(columns):
@@ -127,13 +129,15 @@ class SampleRows:
         low = int(part.low[0])
         first = wanted.first if low == LOWEST else max(wanted.first, low + 1)
         last = min(wanted.last, int(part.high[-1]))
-        return self._through_sqlite(wanted._replace(first=first, last=last))
+        return self._read_through_sqlite(wanted._replace(first=first, last=last))
 
-    def _through_sqlite(self, wanted: SampleQuery) -> Samples:
+    def _read_through_sqlite(self, wanted: SampleQuery) -> Samples:
         with self._lock:
-            return self._rows_of(wanted)
+            return self._query_rows(wanted)
 
-    def _rows_of(self, wanted: SampleQuery) -> Samples:
+    def _query_rows(self, wanted: SampleQuery) -> Samples:
+        """Read the rows that are wanted with an SQL query; the caller holds the lock. Rows of no possible GPU and time
+        are left out, which is noted as damage of the file. Metrics that the file lacks are NaN."""
         metrics = wanted.names
         present = [name for name in metrics if name in self._file.metrics]
         where = "rowid BETWEEN ? AND ?"

@@ -58,7 +58,9 @@ def _of_run(
     return _select(connection, table, columns, f"WHERE +run_id = ? ORDER BY {order}", run_id)
 
 
-def _command(text: str | None) -> tuple[str, ...]:
+def _parse_command(text: str | None) -> tuple[str, ...]:
+    """Read the words of a run's command, a JSON list. Empty for None and for "". A text that is no JSON, or JSON of
+    something else, becomes one word."""
     try:
         words = json.loads(text) if text else []
     except (ValueError, RecursionError):  # of a thousand brackets
@@ -71,7 +73,7 @@ def read_runs(connection: sqlite3.Connection) -> list[RunRow]:
     rows = [RunRow(*row) for row in _select(connection, "runs", RunRow._fields, "ORDER BY rowid")]
     return [
         run._replace(
-            command=_command(run.command),  # type: ignore[arg-type]
+            command=_parse_command(run.command),  # type: ignore[arg-type]
             state=run.state if run.state in _STATE_ORDER else "running",
         )
         for run in rows
@@ -194,6 +196,8 @@ def read_thinned(connection: sqlite3.Connection) -> list[Thinned]:
 
 
 def _is_sound(row: Thinned) -> bool:
+    """Tell whether a row can be true: it has a finite time and two rowids from 1 on, or none of the three because
+    nothing was thinned yet."""
     if row.end_time is None:
         return (row.first_rowid, row.last_rowid) == (None, None)
     rowids = (row.first_rowid, row.last_rowid)

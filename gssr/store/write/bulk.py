@@ -135,6 +135,8 @@ class BulkWriter(Writer):
         return found
 
     def _insert_columns(self, columns: list[Ints | Floats]) -> None:
+        """Insert rows into ``samples``, given as columns of the same length: the rowids, the GPUs' keys, the times (unix
+        s), and one for each measured metric, in this order. NaN becomes NULL. Raises sqlite3.Error."""
         n, width = len(columns[0]), len(columns)
         for start in range(0, n, _INSERT_ROWS):
             rows = min(_INSERT_ROWS, n - start)
@@ -173,6 +175,7 @@ class BulkWriter(Writer):
         return closed
 
     def _insert_rollups(self, level: int, closed: Buckets) -> None:
+        """Insert closed buckets as rollups of ``level`` seconds; they must have their rowids. Raises sqlite3.Error."""
         blobs = [row.tobytes() for row in closed.vectors.astype("<f8")]
         assert closed.rowids is not None
         heads = (column.tolist() for column in (closed.gpu, closed.start.astype(np.int64), *closed.rowids.T))

@@ -92,8 +92,8 @@ def overwriting(path: str) -> Iterator[frozenset[str]]:
     except OSError as error:
         raise RecordingError(f"{path}: can't be overwritten: {error.strerror}") from None
     try:
-        _lock(folder, path)
-        yield _delete(path)
+        _lock_folder(folder, path)
+        yield _delete_recording(path)
     finally:
         os.close(folder)
 
@@ -120,7 +120,10 @@ def put_in_place(path: str, name: str, replaces: bool) -> None:
         os.rename(path, name)
 
 
-def _lock(folder: int, path: str) -> None:
+def _lock_folder(folder: int, path: str) -> None:
+    """Lock an open folder against other processes, until it is closed. Does nothing where the filesystem has no such
+    locks. Raises TakenError, about the recording ``path``, if another process holds it for longer than is waited
+    (_LOCK_TRIES times _LOCK_PAUSE s)."""
     for _ in range(_LOCK_TRIES):
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,7 +135,9 @@ def _lock(folder: int, path: str) -> None:
     raise TakenError(path)
 
 
-def _delete(path: str) -> frozenset[str]:
+def _delete_recording(path: str) -> frozenset[str]:
+    """Delete a recording. Returns the ids of the runs that it held, all of them over; none if it could not be read.
+    Raises TakenError if somebody is recording into it, RecordingError if it can't be deleted."""
     runs = frozenset[str]()
     try:
         runs = finished_runs(path)
@@ -156,7 +161,7 @@ def create(path: str, shrinks: bool = False) -> sqlite3.Connection:
     """
     own = False
     try:
-        _make_empty(path)
+        _make_empty_file(path)
         own = True
     except FileExistsError:
         if not _is_empty_file(path):
@@ -171,7 +176,10 @@ def create(path: str, shrinks: bool = False) -> sqlite3.Connection:
         raise RecordingError(f"{path}: can't be written: {error}") from None
 
 
-def _make_empty(path: str) -> None:
+def _make_empty_file(path: str) -> None:
+    """Make the empty file of a recording, and the folder ``NAME.sql.d`` around it if a merge has just removed that.
+    Raises FileExistsError if anything is there, PermissionError if that or a companion of it was put there by somebody
+    else, another OSError if it can't be made."""
     for name in (path, path + LIVE_SUFFIX, *(companion_path(path, suffix) for suffix in COMPANIONS)):
         if is_planted(name):
             raise PermissionError(EPERM, f"{name} {PLANTED}")
@@ -252,6 +260,9 @@ def reopen(path: str) -> sqlite3.Connection:
 
 
 def _open_for_writing(path: str, shrinks: bool = False) -> sqlite3.Connection:
+    """Open a recording, or a file that is still empty, for writing. Tables and columns that it lacks are made, and its
+    journal mode is set to what its filesystem allows. ``shrinks`` is as in ``create`` and has an effect on an empty file
+    only. Raises sqlite3.Error, also if the file holds anything that no recording should."""
     # uri: for the names of files to attach, not for this one.
     connection = sqlite3.connect(
         path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False, uri=True, factory=Guarded
@@ -302,6 +313,8 @@ def _distrust(connection: Guarded, path: str) -> None:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
+    """Mark the file as a recording of this version, and make the tables and columns that it lacks, in one transaction.
+    Raises sqlite3.Error, then maybe inside of the transaction."""
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")

@@ -37,7 +37,7 @@ def find_runs_that_are_over(target: str, shards: Sequence[str], signs: Sequence[
     folder = target + ".d"
     now = time_in(folder)
     parts: dict[str, list[_RunInFile]] = {}
-    through = _ranks_by_run(signs)
+    through = _group_ranks_by_run(signs)
     for name in shards:
         known = next((run_id for run_id in parts if name.endswith(f".{run_id}.sql")), None)
         rank = "" if known is None else name.removesuffix(f".{known}.sql").rpartition(".")[2]
@@ -53,6 +53,9 @@ def find_runs_that_are_over(target: str, shards: Sequence[str], signs: Sequence[
 
 
 def _is_over(parts: Sequence[_RunInFile]) -> bool:
+    """Tell whether a run is over, given what each file holds of it: none of them is being recorded, and either all ranks
+    are there or no file was written within FRESH_SECONDS. How many ranks there should be may be unknown; then none
+    counts as missing."""
     if any(part.is_running for part in parts):
         return False
     ranks = {rank for part in parts for rank in part.ranks}
@@ -60,7 +63,9 @@ def _is_over(parts: Sequence[_RunInFile]) -> bool:
     return not (is_fresh and missing_ranks(parts[0].run.world_size, ranks))
 
 
-def _ranks_by_run(signs: Sequence[str]) -> Mapping[str, set[str]]:
+def _group_ranks_by_run(signs: Sequence[str]) -> Mapping[str, set[str]]:
+    """Group the ranks that are through by the ids of their runs. ``signs``: names of the form ``RANK.RUN_ID.ended``;
+    other names are passed over. Ranks stay text."""
     found: dict[str, set[str]] = {}
     for sign in signs:
         rank, _, run_id = sign.removesuffix(ENDED_SUFFIX).partition(".")

@@ -188,7 +188,7 @@ def _make_start_file(path: str, start: RunStart) -> bool:
     text = " ".join([*words, *(quote(run_id, safe="") for run_id in start.replaces)]).encode() + b"\n"
     aside = f"{os.path.dirname(path)}/{ASIDE}{os.uname().nodename}-{os.getpid()}"
     try:
-        _write(aside, text, os.O_TRUNC)
+        _write_file(aside, text, os.O_TRUNC)
         try:
             os.link(aside, path)
             return True
@@ -205,13 +205,15 @@ def _make_start_file(path: str, start: RunStart) -> bool:
         except OSError:
             pass
     try:
-        _write(path, text, os.O_EXCL)
+        _write_file(path, text, os.O_EXCL)
         return True
     except FileExistsError:
         return False
 
 
-def _write(path: str, text: bytes, flag: int) -> None:
+def _write_file(path: str, text: bytes, flag: int) -> None:
+    """Write a file in one go, never through a link. ``flag`` is O_TRUNC or O_EXCL. Raises FileExistsError if only a part
+    could be written, or if O_EXCL finds one there; another OSError if it can't be made."""
     descriptor = make_file(path, os.O_NOFOLLOW | flag)
     try:
         if os.write(descriptor, text) != len(text):

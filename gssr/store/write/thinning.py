@@ -75,7 +75,7 @@ class Thinner:
             self._wait = now + _STEP if bucket is None else bucket + YOUNG_SECONDS
             return False
         self._connection.execute("BEGIN EXCLUSIVE")  # a reader in the way is met before anything was done
-        self._thin(bucket)
+        self._thin_bucket(bucket)
         self._connection.execute("COMMIT")
         self._end = bucket + _STEP
         return True
@@ -90,7 +90,10 @@ class Thinner:
         found = self._connection.execute(query, (begin,)).fetchone() if self.keys else None
         return None if found is None else int(found[0])
 
-    def _thin(self, bucket: int) -> None:
+    def _thin_bucket(self, bucket: int) -> None:
+        """Delete the samples of the 10 s from ``bucket`` (unix s) on, put their means in their place if ``keep`` is
+        "10s", one row for each GPU, and note in ``thinned`` how far samples were thinned. There must be a rollup of that
+        bucket. The caller has begun the transaction, and ends it. Raises sqlite3.Error."""
         end = bucket + _STEP
         found = self._connection.execute(
             f"SELECT gpu, first_rowid, last_rowid, data FROM rollup WHERE {self._only()} AND bucket = ?", (bucket,)

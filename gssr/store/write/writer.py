@@ -290,7 +290,7 @@ class Writer:
         try:
             return self._thinner is not None and self._thinner.step(now)
         except sqlite3.Error:
-            self._undo()
+            self._roll_back()
             return False  # a reader holds the file locked, or no space is left: the next one will do
 
     def _roll_up_use(self, all_of_it: bool = False) -> None:
@@ -299,9 +299,10 @@ class Writer:
             if self._use is not None:
                 self._use.close(all_of_it)
         except sqlite3.Error:
-            self._undo()
+            self._roll_back()
 
-    def _undo(self) -> None:
+    def _roll_back(self) -> None:
+        """Roll back the transaction that is open, if one is. Never raises sqlite3.Error."""
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -310,7 +311,7 @@ class Writer:
 
     def _failed(self, now: float, error: sqlite3.Error | OverflowError) -> None:
         """Undo a transaction that failed, keep what it was to write for the next try, and say in ``problem`` why."""
-        self._undo()
+        self._roll_back()
         if self._failing_since is None:
             self._failing_since = now
         self._dropped += self._pending.drop_oldest()
