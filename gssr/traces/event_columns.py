@@ -116,16 +116,20 @@ class EventColumns:
             "size": lambda part: np.where(part < -1, shape[np.maximum(-2 - part, 0)], part) if other.shapes else part,
             "cat": lambda part: cat[part],
             "name": lambda part: name[part],
-            "track": lambda part: _moved(thread, part),
+            "track": lambda part: _renumber_tracks(thread, part),
         }
         for what, parts in other.parts.items():
             self.parts[what] += map(own[what], parts) if what in own else parts
-        self.streams = {int(_moved(thread, track)): place for track, place in other.streams.items()} | self.streams
+        self.streams = {
+            int(_renumber_tracks(thread, track)): place for track, place in other.streams.items()
+        } | self.streams
         self.labels |= other.labels
         for key, points in other.series.items():
             self.series.setdefault(key, []).extend(points)
         self.open += [
-            one._replace(cat=int(cat[one.cat]), name=int(name[one.name]), track=int(_moved(thread, one.track)))
+            one._replace(
+                cat=int(cat[one.cat]), name=int(name[one.name]), track=int(_renumber_tracks(thread, one.track))
+            )
             for one in other.open
         ]
         self.phases.update(other.phases)
@@ -136,7 +140,8 @@ class EventColumns:
         self.n_broken += other.n_broken
 
 
-def _moved(thread: NDArray[np.int32], track: Any) -> Any:
+def _renumber_tracks(thread: NDArray[np.int32], track: Any) -> Any:
+    """Give tracks, one or an array of them, new numbers: ``thread`` has the new number of each thread by its old one."""
     return 2 * thread[track // 2] + track % 2
 
 
@@ -234,6 +239,8 @@ class _Reader:
         self._n_counted = 0
 
     def read(self) -> EventColumns:
+        """Read all events, and what else the file holds. Call it once. Raises TraceError if the file can't be read, or
+        unpacks to more events than it may."""
         for events, text in self._events:
             self._add(events, text)
             self._events.check_number(self._found.n_events)

@@ -448,7 +448,7 @@ class FileChunks:
     def _unpacked(self, stream: BinaryIO) -> Iterator[bytes]:
         """Yield unpacked pieces, of all members; the last may be empty. Stops and sets ``problem`` where the file is
         damaged or cut off."""
-        zip_ = _unpacker()
+        zip_ = _import_unpacker()
         unpack: Any = None
         data, held = b"", b""
         while True:
@@ -475,7 +475,8 @@ class FileChunks:
         yield held
 
 
-def _unpacker() -> Any:
+def _import_unpacker() -> Any:
+    """Return the module that unpacks: isal's if it is installed, else zlib, which has the same functions."""
     try:
         from isal import isal_zlib
     except ImportError:

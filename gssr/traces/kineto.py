@@ -62,7 +62,7 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
         columns["start"], columns["length"], track, place[columns["name"]], *rows[:2],
         columns["link"], columns["size"], rows[2],
     )  # fmt: skip
-    keys, notes = found.keys, list(_notes(found))
+    keys, notes = found.keys, list(_list_notes(found))
     before = len(intervals)
     if counted:
         notes.append(f"CUPTI counted in {len(counted):,} kernels, whose times are not known: --csv operator_counters")
@@ -78,7 +78,7 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
     if any("Pageable" in name or "Pinned" in name for name in names):
         is_pageable = np.array(["Pageable" in name for name in names])
         pageable = np.flatnonzero(is_pageable[intervals.name] & (intervals.kind == Kind.MEMCPY))
-    counters = tuple(_counters(found))
+    counters = tuple(_make_counters(found))
     tracks = tuple(track._replace(rank=source.rank, node=source.host) for track in tracks)
     return Timeline(
         (source,), _clock_of(intervals.start, counters, keys), tracks, names, intervals,
@@ -170,7 +170,7 @@ def _classified(
     for number, combination in enumerate(combinations.tolist()):
         rest, is_work = divmod(combination, 2)
         text = str(names[rest // n_cats] or "")
-        kind = _kind_of(cats[rest % n_cats], text, bool(is_work), is_kineto)
+        kind = _determine_kind(cats[rest % n_cats], text, bool(is_work), is_kineto)
         copies = kind in (Kind.MEMCPY, Kind.MEMSET)
         tables[:, number] = kind, category_of(kind, text), operation_of(text) if copies else -1
     return tables[0][key], tables[1][key], tables[2][key]
@@ -196,7 +196,10 @@ def _of_gpus(
     return replace(own, **{field.name: getattr(own, field.name)[~early] for field in fields(own)})
 
 
-def _counters(found: EventColumns) -> Iterable[Counter]:
+def _make_counters(found: EventColumns) -> Iterable[Counter]:
+    """Make the counters, with times ascending. The profiler's sums of memory are in bytes, the units of others are not
+    known. Each key of an event's values makes a counter of its own, with the key behind the name unless it is the name
+    or "value". Counters without values are left out."""
     for (name, key), parts in found.series.items():
         time, value = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(time, kind="stable")
@@ -231,7 +234,9 @@ def _shapes(found: EventColumns) -> Iterable[Shape]:
         yield Shape(name, *("" if name == COUNTED else text.decode(errors="replace") for text in texts))
 
 
-def _notes(found: EventColumns) -> Iterable[str]:
+def _list_notes(found: EventColumns) -> Iterable[str]:
+    """List what is to be said about the trace, as sentences: the reader's own, and how many events were left out for
+    which reason."""
     yield from found.notes
     if found.n_broken:
         yield f"{found.n_broken:,} events could not be read, and were left out"
@@ -242,7 +247,11 @@ def _notes(found: EventColumns) -> Iterable[str]:
         yield f"{unknown:,} events of kinds that no timeline shows (asynchronous ones, objects) were left out"
 
 
-def _kind_of(cat: Any, name: str, on_gpu: bool, is_kineto: bool) -> Kind:
+def _determine_kind(cat: Any, name: str, on_gpu: bool, is_kineto: bool) -> Kind:
+    """Determine the kind of an event from its category and name in the file, and whether it is ``on_gpu``. In a trace of
+    torch.profiler (``is_kineto``) the category decides, on MTIA the name, and an unknown category is OTHER. In others
+    everything on a GPU is a kernel unless it is named like a copy or a memset, and on the host what is named like a call
+    of CUDA's or HIP's interface is a call: the rest is OTHER."""
     if is_kineto:
         return _OF_MTIA.get(name, Kind.KERNEL) if cat == "mtia_ccp_events" else KINDS.get(cat, Kind.OTHER)
     if not on_gpu:

@@ -38,9 +38,9 @@ def launch_shapes(sources: Iterable[TraceSource], most_bytes: int | None = None)
     found: Totals = {}
     for source in sources:
         if source.format == "nsys":
-            own = read_report(source.path, (_KERNELS, "StringIds"), _of_report)
+            own = read_report(source.path, (_KERNELS, "StringIds"), _add_up_report)
         elif source.format in ("kineto", "chrome"):
-            own = _of_json(source.path, most_bytes)
+            own = _add_up_json(source.path, most_bytes)
         else:
             raise TraceError(f"{source.path}: its kernels have no grids: profiled kernels can't be found in it")
         for shape, (n, total) in own.items():
@@ -51,7 +51,9 @@ def launch_shapes(sources: Iterable[TraceSource], most_bytes: int | None = None)
     return found
 
 
-def _of_report(database: Tables) -> Totals:
+def _add_up_report(database: Tables) -> Totals:
+    """Add up the launches in a report of Nsight Systems by name and shape. Rows without sound times are left out; a
+    kernel without a name is "(unknown)". Raises TraceError."""
     there = database.columns.get(_KERNELS, ())
     name = next((each for each in ("demangledName", "shortName") if each in there), "")
     keys: dict[Key, int] = {}
@@ -74,7 +76,10 @@ def _of_report(database: Tables) -> Totals:
     return found
 
 
-def _of_json(path: str, most_bytes: int | None) -> Totals:
+def _add_up_json(path: str, most_bytes: int | None) -> Totals:
+    """Add up the launches in a Chrome trace by name and shape. Kernels without a name or a sound duration are left out,
+    and so are batches of events in which anything is no sound JSON. ``most_bytes``: how much the file may unpack to,
+    None for the default. Raises TraceError."""
     found: Totals = {}
     for events, part in JsonEvents(path, most_bytes):
         if not any(event.cat in ("kernel", "Kernel") for event in events):

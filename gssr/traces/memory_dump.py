@@ -148,7 +148,7 @@ def _snapshot(held: dict[str, Any], path: str) -> Snapshot:
         raise TraceError(f"{path}: is a damaged memory snapshot: no process has more than {MOST_DEVICES:,} GPUs")
     events: dict[int, tuple[MemoryEvent, ...]] = {}
     for device, each in enumerate(traces):
-        if found := tuple(_event(step, stacks, path) for step in objects(each)):
+        if found := tuple(_make_event(step, stacks, path) for step in objects(each)):
             events[device] = found
     return Snapshot(segments, events)
 
@@ -178,7 +178,9 @@ def _segment(segment: dict[str, Any], stacks: _Stacks, path: str) -> Segment:
     )  # fmt: skip
 
 
-def _event(step: dict[str, Any], stacks: _Stacks, path: str) -> MemoryEvent:
+def _make_event(step: dict[str, Any], stacks: _Stacks, path: str) -> MemoryEvent:
+    """Make a MemoryEvent of a step of the allocator as the file has it. An address that is missing is 0. Raises
+    TraceError if its size is no number of bytes; ``path`` is for the text."""
     action = text(step.get("action"))
     address = whole_number(step.get("device_free" if action == "oom" else "addr")) or 0
     return MemoryEvent(

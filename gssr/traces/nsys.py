@@ -182,7 +182,9 @@ def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
     """Read further columns (grid, block, registers) of the interval of this kind that has exactly these start and end
     times, ns since the session began. Returns values by column; empty if there is no such interval. Raises TraceError."""
 
-    def read(database: Tables) -> dict[str, int]:
+    def find_details(database: Tables) -> dict[str, int]:
+        """Find the first interval with these times in the tables of this kind. Returns its values but for those that are
+        NULL."""
         for table in (table.name for table in _TABLES if table.kind == kind and table.name in database.columns):
             names = [name for name in _DETAILS if name in database.columns[table]]
             for columns in database.integers(table, ["start", "end", *names]):
@@ -191,7 +193,7 @@ def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
                     return {name: value for name, value in values if value != NULL}
         return {}
 
-    return read_report(path, _READ, read)
+    return read_report(path, _READ, find_details)
 
 
 class _Names(NamedTuple):

@@ -35,10 +35,12 @@ class IntervalColumns:
         """Append intervals, columns [k] each. A column that is None is -1 for each."""
         new = slice(self._n, self._n + len(start))
         self.start[new], self.length[new], self.track[new], self.name[new] = start, length, track, name
-        self.link, self.size = self._filled(self.link, link, new), self._filled(self.size, size, new)
+        self.link, self.size = self._fill_column(self.link, link, new), self._fill_column(self.size, size, new)
         self._n = new.stop
 
-    def _filled(self, column: Ints | None, values: Ints | None, new: slice) -> Ints | None:
+    def _fill_column(self, column: Ints | None, values: Ints | None, new: slice) -> Ints | None:
+        """Write values into the rows ``new`` of a column; None: -1 into each. A column that is None is made as soon as
+        there are values, with -1 in the rows before. Returns the column, None while there is none."""
         if column is None:
             if values is None:
                 return None

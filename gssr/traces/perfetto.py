@@ -220,7 +220,7 @@ class _Reading:
         if kind == "clock_snapshot":
             self._add_clocks(number, sequence, packet.clock_snapshot)
         elif kind == "track_descriptor":
-            self._describe(packet.track_descriptor)
+            self._note_description(packet.track_descriptor)
         elif kind == "track_event":
             self._rows.count()
             if sequence.is_valid or not (packet.sequence_flags & _NEEDS_STATE and _refers(packet, sequence)):
@@ -266,7 +266,9 @@ class _Reading:
         if _UNIX in times and _BOOT in times and _FIRST_UNIX <= times[_UNIX].timestamp <= _LAST_UNIX and at < LAST_NS:
             self._unix = times[_UNIX].timestamp - at if self._unix is None else self._unix
 
-    def _describe(self, told: Any) -> None:
+    def _note_description(self, told: Any) -> None:
+        """Note what a TrackDescriptor says about its track. Raises TraceError if more than _MOST_TRACKS tracks are
+        described."""
         if len(self._described) >= _MOST_TRACKS:
             raise TraceError(f"{self._path}: names more than {_MOST_TRACKS:,} tracks, more than any trace has")
         thread, process, counter = told.thread, told.process, told.counter
@@ -291,6 +293,9 @@ class _Reading:
         return int(time + (0 if clock == _BOOT else offset))
 
     def _add_event(self, number: int, sequence: _Sequence, packet: Any) -> None:
+        """Add what a packet's track event tells: a begin, an end, a moment or a value of a counter. An event of another
+        type, or without a sound time, is counted as lost. ``number`` and ``sequence``: the packet's writer. Raises
+        TraceError if events are on more than _MOST_TRACKS tracks."""
         event = packet.track_event
         track = event.track_uuid or sequence.track
         time = self._time_of(number, sequence, packet)
@@ -400,7 +405,7 @@ class _Reading:
     def timeline(self) -> Timeline:
         """Make the timeline of what was read. Call it once. Raises TraceError."""
         self._close()
-        counters = tuple(self._counters())
+        counters = tuple(self._make_counters())
         if not (self._rows.n_events or counters):
             kinds = ", ".join(kind for kind, _ in self._others.most_common(3))
             what = f"only {kinds}, which this version can't read" if kinds else "no events"
@@ -446,7 +451,8 @@ class _Reading:
             "gpu_stream", name, self._rank, pid=told.pid, device=number, stream=int(stream[1]) if stream else None
         )
 
-    def _counters(self) -> Iterator[Counter]:
+    def _make_counters(self) -> Iterator[Counter]:
+        """Make the counters, with times ascending. One without a name is called by its track's number in the file."""
         for track, (times, values) in self._series.items():
             own = self._described.get(track, _UNKNOWN)
             time, value = np.frombuffer(times, np.int64), np.frombuffer(values, np.float64)

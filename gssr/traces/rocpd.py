@@ -235,7 +235,11 @@ class _Reading:
         events, tracks = by_id("event", ("stack_id", "category_id")), by_id("track", _ON_TRACK)
         messages = self._read_messages(session, events.distinct(1))
 
-        def columns(table: str, names: str) -> Iterator[list[Ints]]:
+        def read_rows(table: str, names: str) -> Iterator[list[Ints]]:
+            """Read rows of one of the session's tables, part by part. Yields the columns of ``names``, separated by
+            spaces, then of each row's event the stack id, the category id and the index of its message, NULL where it
+            has none. Columns of _ON_TRACK that the table lacks are those of the row's track. Rows without sound times
+            are left out."""
             there = database.columns.get(session.get(table, ""), ())
             asked = [*names.split(), "event_id", "track_id"]
             for values in database.integers(session.get(table, ""), asked):
@@ -245,11 +249,11 @@ class _Reading:
                 *own, event = self._sound(values[:-1])
                 yield [*own, events.of(event, 0), events.of(event, 1), messages.of(event, 0)]
 
-        for start, end, pid, *on, kernel, stack, _, _ in columns(
+        for start, end, pid, *on, kernel, stack, _, _ in read_rows(
             "kernel_dispatch", "start end pid agent_id stream_id queue_id kernel_id"
         ):
             self._add(number, _KERNELS, start, end, pid, on, (kernel,), stack)
-        for start, end, pid, source, into, *on, name, size, stack, _, _ in columns(
+        for start, end, pid, source, into, *on, name, size, stack, _, _ in read_rows(
             "memory_copy", "start end pid src_agent_id dst_agent_id stream_id queue_id name_id size"
         ):
             from_gpu, into_gpu = self._is_gpu(number, source), self._is_gpu(number, into)
@@ -258,7 +262,7 @@ class _Reading:
             into_gpu = np.where((from_gpu == 1) & (into_gpu == 1) & (source != into), 2, into_gpu)
             self._add(number, _COPIES, start, end, pid, (agent, *on), (name, from_gpu, into_gpu), stack, size)
         for table, what, times in (("region", _REGIONS, "start end"), ("sample", _MARKS, "timestamp timestamp")):
-            for start, end, pid, thread, name, stack, *told in columns(table, f"{times} pid tid name_id"):
+            for start, end, pid, thread, name, stack, *told in read_rows(table, f"{times} pid tid name_id"):
                 self._add(number, what, start, end, pid, (thread,), (name, *told), stack)
 
     def _read_messages(self, session: _Session, categories: set[int]) -> _ById:

@@ -134,6 +134,7 @@ def read_rocprof(path: str, rank: int | None = None, most_bytes: int | None = No
 
 
 def _is_json(path: str) -> bool:
+    """Tell whether a file begins like a JSON object; False if it can't be read."""
     try:
         first = next(iter(FileChunks(path)), b"")[:100]
     except TraceError:
@@ -219,6 +220,7 @@ class _JsonProcess:
         return correlation, _whole(record.get("start_timestamp")), _whole(record.get("end_timestamp"))
 
     def _add_kernel(self, record: dict[str, Any]) -> None:
+        """Add a kernel from its record. What the record lacks is NULL, its name "(unknown)"."""
         correlation, start, end = self._when(record)
         about = _dict(record.get("dispatch_info"))
         name = self._kernels.get(whole_number(about.get("kernel_id"))) or "(unknown)"
@@ -228,6 +230,7 @@ class _JsonProcess:
         )  # fmt: skip
 
     def _add_copy(self, record: dict[str, Any]) -> None:
+        """Add a copy from its record. What the record lacks is NULL, its name ""."""
         correlation, start, end = self._when(record)
         kind, name = self._named(record)
         self.gathered.add(
@@ -243,6 +246,8 @@ class _JsonProcess:
         _add_call(self.gathered, correlation, kind, name, _whole(record.get("thread_id")), start, end)
 
     def _add_counters(self, told: dict[str, Any]) -> None:
+        """Add the values of all counters in ``told``, all that the file says of the process; each at the time at which
+        its kernel began, ns. Values without a name or such a time are left out."""
         names = {_handle(each.get("id")): text(each.get("name")) for each in objects(told.get("counters"))}
         for each in objects(_dict(told.get("callback_records")).get("counter_collection")):
             dispatch = _dict(each.get("dispatch_data"))
@@ -286,7 +291,9 @@ def _rows(path: str, most_bytes: int | None) -> Iterator[list[str]]:
     """Yield the rows of a CSV file. Raises TraceError."""
     chunks = FileChunks(path, most_bytes)
 
-    def lines() -> Iterator[str]:
+    def split_lines() -> Iterator[str]:
+        """Split the file into lines, the last of which may be empty. Raises TraceError if lines are shorter in the mean, or
+        one is longer, than rocprofv3 writes."""
         rest, size, n_lines = b"", 0, 0
         for chunk in chunks:
             size, n_lines = size + len(chunk), n_lines + chunk.count(b"\n")
@@ -299,7 +306,7 @@ def _rows(path: str, most_bytes: int | None) -> Iterator[list[str]]:
         yield rest.decode("utf-8", "replace")
 
     try:
-        for row in csv.reader(lines()):
+        for row in csv.reader(split_lines()):
             if row:
                 yield row
     except csv.Error as error:
@@ -325,6 +332,7 @@ def _text(row: Sequence[str], at: _Places, name: str) -> str:
 
 
 def _read_agents(own: _Gathered, at: _Places, rows: Iterator[list[str]], _gpus: set[int]) -> None:
+    """Enter the agents of a table. ``at``: by column its place in a row. Cells that are missing are NULL, None or ""."""
     for row in rows:
         number = _number(row, at, "Logical_Node_Type_Id")
         name = _text(row, at, "Product_Name") or _text(row, at, "Name") or None
@@ -333,6 +341,8 @@ def _read_agents(own: _Gathered, at: _Places, rows: Iterator[list[str]], _gpus: 
 
 
 def _read_kernels(own: _Gathered, at: _Places, rows: Iterator[list[str]], gpus: set[int]) -> None:
+    """Append the kernels of a table, and add the agents that ran them to ``gpus``. ``at``: by column its place in a row.
+    Numbers that are missing are NULL, a missing name is "(unknown)"."""
     for row in rows:
         gpu = _number(row, at, "Agent_Id")
         gpus.add(gpu)
@@ -344,6 +354,8 @@ def _read_kernels(own: _Gathered, at: _Places, rows: Iterator[list[str]], gpus: 
 
 
 def _read_copies(own: _Gathered, at: _Places, rows: Iterator[list[str]], gpus: set[int]) -> None:
+    """Append the copies of a table, and add the agents that by its direction are GPUs to ``gpus``. ``at``: by column its
+    place in a row. Numbers that are missing are NULL, and so are the bytes, which such tables do not have."""
     for row in rows:
         direction = _text(row, at, "Direction")
         source, into = _number(row, at, "Source_Agent_Id"), _number(row, at, "Destination_Agent_Id")
@@ -356,6 +368,8 @@ def _read_copies(own: _Gathered, at: _Places, rows: Iterator[list[str]], gpus: s
 
 
 def _read_calls(own: _Gathered, at: _Places, rows: Iterator[list[str]], _gpus: set[int]) -> None:
+    """Append the calls and marks of a table, and take the process id from the first row that has one. ``at``: by column
+    its place in a row. Numbers that are missing are NULL."""
     for row in rows:
         if own.pid is None and (pid := _number(row, at, "Process_Id")) != NULL:
             own.pid = pid
@@ -366,6 +380,8 @@ def _read_calls(own: _Gathered, at: _Places, rows: Iterator[list[str]], _gpus: s
 
 
 def _read_counters(own: _Gathered, at: _Places, rows: Iterator[list[str]], _gpus: set[int]) -> None:
+    """Append the counters' values of a table, each at the time at which its kernel began, ns. ``at``: by column its
+    place in a row. Rows without a name, a time above 0 or a number below 1e300 are left out."""
     for row in rows:
         start, name = _number(row, at, "Start_Timestamp"), _text(row, at, "Counter_Name")
         try:

@@ -213,7 +213,7 @@ class _Reading:
         left_out, version = self._rows.n_left_out, self._stats.get("jax_version")
         source = TraceSource(
             self._path, "xspace", "XLA", f"JAX {version}" if version else "", self._rank, self._host, self._rows.n_events,
-            left_out, tuple(_notes(intervals, left_out)),
+            left_out, tuple(_list_notes(intervals, left_out)),
         )  # fmt: skip
         start = whole_number(self._stats.get("profile_start_time")) or 0
         clock = Clock(0 if self._is_unix else start, "unix") if self._is_unix or start >= _FIRST_UNIX_NS else Clock()
@@ -237,7 +237,7 @@ class _Reading:
         data = self._data
         for number, _, begin, stop in fields(data, 0, len(data)):
             if number == _PLANES and self._plane_name(begin, stop) == _ENVIRONMENT:
-                stats = self._plane(begin, stop).stats
+                stats = self._decode_plane(begin, stop).stats
                 start, end = (whole_number(stats.get(f"profile_{name}_time")) for name in ("start", "stop"))
                 return RunTraits(begin=start, end=end)
         return RunTraits()
@@ -249,7 +249,7 @@ class _Reading:
 
     def _read_plane(self, begin: int, stop: int) -> None:
         """Read a plane with its events."""
-        plane = self._plane(begin, stop)
+        plane = self._decode_plane(begin, stop)
         if plane.device is None:
             self._stats |= plane.stats
             for name, called in (("matrix_unit", "matrix units busy"), ("hbm", "memory bandwidth used")):
@@ -263,7 +263,11 @@ class _Reading:
                 self._is_unix |= line.start_ps // 1000 >= _FIRST_UNIX_NS
                 self._read_line(plane, line, has_async)
 
-    def _plane(self, begin: int, stop: int) -> _Plane:
+    def _decode_plane(self, begin: int, stop: int) -> _Plane:
+        """Decode the plane that lies in these bytes of the file, all but its events, which are only counted. Modules
+        that it names are noted by the numbers of their programs. Stats and names of stats that are longer than
+        LONGEST_MESSAGE are left out, and so are the types of events of the plane _METADATA. Raises UnsoundError, also if
+        it has more than _MOST_NAMES parts."""
         data, name = self._data, ""
         lines, stats = list[_Line](), list[Any]()
         types, stat_names = dict[int, tuple[int, int]](), dict[int, str]()
@@ -271,7 +275,7 @@ class _Reading:
             if number == _PLANE_NAME:
                 name = text_of(data[low:high][:500])
             elif number == _LINES:
-                lines.append(self._line(low, high))
+                lines.append(self._decode_line(low, high))
             elif number == _STATS and high - low <= LONGEST_MESSAGE:
                 stats.append(_decoded("XStat", data[low:high]))
             elif number in (_EVENT_METADATA, _STAT_METADATA):
@@ -288,13 +292,16 @@ class _Reading:
         found = _Plane(
             name, int(device[2]) if device else None, (device[3] or "") if device else "", {}, stat_names, {}, lines
         )
-        own = {} if name == _METADATA else {key: self._type(*span, found) for key, span in types.items()}
+        own = {} if name == _METADATA else {key: self._decode_type(*span, found) for key, span in types.items()}
         for each in own.values():
             if (module := _MODULE.match(each.name)) and len(self._programs) < _MOST_NAMES:
                 self._programs[int(module[2])] = module[1]
         return found._replace(types=own, stats=_values(stats, stat_names))
 
-    def _type(self, begin: int, stop: int, plane: _Plane) -> _EventType:
+    def _decode_type(self, begin: int, stop: int, plane: _Plane) -> _EventType:
+        """Decode what the events of one number have in common, from these bytes of the file. An operation of XLA has its
+        name there, anything else its display name if it has one. The name is "" if the message is longer than
+        LONGEST_MESSAGE. Raises UnsoundError."""
         if stop - begin > LONGEST_MESSAGE:
             return _EventType("")
         told = _decoded("XEventMetadata", self._data[begin:stop])
@@ -303,7 +310,9 @@ class _Reading:
         stats = _values(told.stats, plane.stat_names)
         return _EventType(op[1] if op else display or text, text if op else "", stats)
 
-    def _line(self, begin: int, stop: int) -> _Line:
+    def _decode_line(self, begin: int, stop: int) -> _Line:
+        """Decode the line that lies in these bytes of the file, and count its events. They are not decoded: its chunks
+        say where they are, in pieces of about _AT_ONCE bytes. Raises UnsoundError."""
         data, name, line_id, ns, n, at = self._data, "", 0, 0, 0, begin
         chunks = []
         for number, value, low, high in fields(data, begin, stop):
@@ -505,7 +514,9 @@ def _values(stats: Iterable[Any], names: Mapping[int, str]) -> dict[str, Any]:
 _category_of_kernel = lru_cache(1 << 14)(partial(category_of, Kind.KERNEL))
 
 
-def _notes(own: Intervals, left_out: int) -> Iterator[str]:
+def _list_notes(own: Intervals, left_out: int) -> Iterator[str]:
+    """List what is to be said about the profile, as sentences: how many events were left out, and whether calls and
+    ranges are on different threads, so that it is not known which range launched what."""
     if left_out:
         yield f"{left_out:,} events without sound times are left out"
     calls, ranges = (np.unique(own.track[own.kind == kind]) for kind in (Kind.RUNTIME, Kind.RANGE))

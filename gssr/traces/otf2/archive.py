@@ -397,18 +397,18 @@ class _Reader:
             np.broadcast_to(np.int64(NO_LINK), len(order)), size, operation,
         )  # fmt: skip
         if messages is not None:
-            messages = _on_tracks(messages, track)
+            messages = _move_to_tracks(messages, track)
         if io is not None:
             io = FileUse(track[io.track], *(getattr(io, name) for name in io.__dataclass_fields__ if name != "track"))
         hosts = {one.node for one in tracks}
         own = self._own
         source = TraceSource(
             self._path, "otf2", archive.tool, archive.version, None, hosts.pop() if len(hosts) == 1 else None,
-            self._n_events, self._counts["backwards"] + self._counts["alone"], tuple(self._notes(archive)),
+            self._n_events, self._counts["backwards"] + self._counts["alone"], tuple(self._list_notes(archive)),
         )  # fmt: skip
         clock = Clock() if own.unix_ns is None else Clock(own.unix_ns, "unix")
         return Timeline(
-            (source,), clock, tracks, tuple(self._names), intervals, tuple(self._counters(track)), None, archive.facts,
+            (source,), clock, tracks, tuple(self._names), intervals, tuple(self._make_counters(track)), None, archive.facts,
             self._domains, messages, io, self._all_samples(track),
         )  # fmt: skip
 
@@ -505,7 +505,9 @@ class _Reader:
             tuple(layers),
         )  # fmt: skip
 
-    def _counters(self, track: NDArray[np.int32]) -> Iterator[Counter]:
+    def _make_counters(self, track: NDArray[np.int32]) -> Iterator[Counter]:
+        """Make the counters, with times ascending; those without values are left out. ``track``: by location its place
+        among the timeline's tracks. A counter of no location is on track -1."""
         for (place, name, unit, grows), parts in self._series.items():
             time, value = (np.concatenate(column) for column in zip(*parts, strict=True))
             order = np.argsort(time, kind="stable")
@@ -513,7 +515,9 @@ class _Reader:
                 at = -1 if place < 0 else int(track[place])
                 yield Counter(name, unit, "total" if grows else "gauge", time[order], value[order], at)
 
-    def _notes(self, archive: Otf2Process) -> Iterator[str]:
+    def _list_notes(self, archive: Otf2Process) -> Iterator[str]:
+        """List what is to be said about the archive, as sentences: locations that could not be read as they should
+        (_MOST_TOLD of them, then how many more), what ``archive`` notes itself, and what was counted while reading."""
         counts = self._counts
         for place, problem in self._cut[:_MOST_TOLD]:
             own = self._own.tracks[place]
@@ -564,7 +568,9 @@ def _known(size: Ints) -> Ints:
     return np.where((size < 0) | (size >= UNDEFINED_LONG >> 2), 0, size)
 
 
-def _on_tracks(messages: Messages, track: NDArray[np.int32]) -> Messages:
+def _move_to_tracks(messages: Messages, track: NDArray[np.int32]) -> Messages:
+    """Replace the locations that messages and collective operations name by the timeline's tracks. ``track``: by
+    location its place among these."""
     own = messages.collectives
     return replace(
         messages, source=track[messages.source], target=track[messages.target],

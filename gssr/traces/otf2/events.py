@@ -116,9 +116,11 @@ class Otf2Reader:
         self._reader = ctypes.c_void_p(self._lib.OTF2_Reader_Open(os.fsencode(anchor)))
         if not self._reader:
             raise Failed("it is not sound")
-        self._do("Reader_SetSerialCollectiveCallbacks")
+        self._call("Reader_SetSerialCollectiveCallbacks")
 
-    def _do(self, name: str, *arguments: Any) -> None:
+    def _call(self, name: str, *arguments: Any) -> None:
+        """Call a function of libotf2, named without ``OTF2_``, on the archive's reader. Raises Failed, with libotf2's
+        words for it, if its return code is not 0."""
         code = getattr(self._lib, f"OTF2_{name}")(self._reader, *arguments)
         if code:
             raise Failed(
@@ -159,11 +161,15 @@ class Otf2Reader:
         not occur."""
         found: dict[str, list[tuple[Any, ...]]] = {}
 
-        def keep(name: str) -> Callable[..., int]:
+        def make_callback(name: str) -> Callable[..., int]:
+            """Make the function that libotf2 calls for each record of this name. It keeps the record's fields in
+            ``found``."""
             add = found.setdefault(name, []).append
             counted = _COUNTED.get(name)
 
-            def definition(_: Any, *fields: Any) -> int:
+            def keep_record(_: Any, *fields: Any) -> int:
+                """Keep the fields of a record: a string as text, a list without the number of its elements, of an
+                IoParadigm only the first five. Returns 0, on which libotf2 goes on."""
                 if name == "String":
                     fields = fields[0], (fields[1] or b"").decode("utf-8", "replace")
                 elif name == "IoParadigm":
@@ -174,15 +180,15 @@ class Otf2Reader:
                 add(fields)
                 return 0
 
-            return definition
+            return keep_record
 
-        functions = {name: (keep(name), fields) for name, fields in _DEFINITIONS.items()}
+        functions = {name: (make_callback(name), fields) for name, fields in _DEFINITIONS.items()}
         callbacks = self._callbacks("GlobalDefReader", functions, "p")
         own = ctypes.c_void_p(self._lib.OTF2_Reader_GetGlobalDefReader(self._reader))
         if not own:
             raise Failed("its definitions can't be opened")
-        self._do("Reader_RegisterGlobalDefCallbacks", own, callbacks, None)
-        self._do("Reader_ReadAllGlobalDefinitions", own, ctypes.byref(ctypes.c_uint64()))
+        self._call("Reader_RegisterGlobalDefCallbacks", own, callbacks, None)
+        self._call("Reader_ReadAllGlobalDefinitions", own, ctypes.byref(ctypes.c_uint64()))
         self._regions = {context: region for context, region, *_ in found["CallingContext"]}
         return found
 
@@ -190,11 +196,11 @@ class Otf2Reader:
         """Send the events of each location, in this order, stopping a location early once there are more than ``most``
         in all."""
         for location in locations:
-            self._do("Reader_SelectLocation", ctypes.c_uint64(location))
+            self._call("Reader_SelectLocation", ctypes.c_uint64(location))
         self._time, self._code, self._rows = array("Q"), array("q"), array("Q")
         callbacks = self._callbacks("EvtReader", self._functions(), "qqqpp")
         has_own = not self._lib.OTF2_Reader_OpenDefFiles(self._reader)
-        self._do("Reader_OpenEvtFiles")
+        self._call("Reader_OpenEvtFiles")
         for location in locations:
             problem = self._tables_of(location) if has_own else ""
             n, why = self._events_of(location, callbacks, most)
@@ -224,9 +230,9 @@ class Otf2Reader:
             return 0, "its events can't be opened"
         n, done = 0, ctypes.c_uint64()
         try:
-            self._do("Reader_RegisterEvtCallbacks", own, callbacks, None)
+            self._call("Reader_RegisterEvtCallbacks", own, callbacks, None)
             while True:
-                self._do("Reader_ReadLocalEvents", own, ctypes.c_uint64(_AT_ONCE), ctypes.byref(done))
+                self._call("Reader_ReadLocalEvents", own, ctypes.c_uint64(_AT_ONCE), ctypes.byref(done))
                 n += done.value
                 if done.value < _AT_ONCE:
                     return n, ""
@@ -269,17 +275,18 @@ class Otf2Reader:
                 add((Otf2Event.METRIC, time, before, ref, at, values[at], 0, 0, 0))
             return 0
 
-        def row(event: int, n_fields: int) -> Callable[..., int]:
+        def make_callback(event: int, n_fields: int) -> Callable[..., int]:
+            """Make the function that appends a row for each record of an event with this many fields."""
             blank = (0,) * (WIDTH - 3 - n_fields)
 
-            def other(_l: int, time: int, _p: int, _u: int, _a: int, *fields: int) -> int:
+            def append_row(_l: int, time: int, _p: int, _u: int, _a: int, *fields: int) -> int:
                 add((event, time, len(code), *fields, *blank))
                 return 0
 
-            return other
+            return append_row
 
         functions: dict[str, tuple[Callable[..., int], str]] = {
-            name: (row(int(event), len(fields)), fields) for name, (event, fields) in _EVENTS.items()
+            name: (make_callback(int(event), len(fields)), fields) for name, (event, fields) in _EVENTS.items()
         }
         return functions | {
             "Enter": (enter, "i"), "Leave": (leave, "i"), "Metric": (metric, "ibBQ"),
