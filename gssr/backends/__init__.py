@@ -150,8 +150,9 @@ class Selection:
 
 
 def select_gpus(backend: Backend, wanted: str) -> Backend:
-    """Limit a backend to the GPUs in a comma-separated list of device indices and UUIDs. ``all`` and an empty list
-    return the backend itself. Raises BackendError, which names the GPUs that exist, if one of the list does not."""
+    """Limit a backend to the GPUs in a comma-separated list of device indices and UUIDs, which stay in the backend's
+    order, each once; a device index names all GPUs that have it. A list of ``all`` alone and an empty one return the
+    backend itself. Raises BackendError, which names the GPUs that exist, if one of the list does not."""
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     if names == ["all"] or not names:
         return backend

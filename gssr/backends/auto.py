@@ -84,7 +84,7 @@ def _open_nvidias(
     if dcgm.works and not dcgm.profiles_already:
         try:
             opened = _open_in_thread(lambda: open_gpm_of_all(visible), sampling_seconds)
-            return opened._replace(passed_over=[_why_not_dcgm(dcgm), *opened.passed_over])
+            return opened._replace(passed_over=[_explain_why_not_dcgm(dcgm), *opened.passed_over])
         except BackendError as error:
             passed_over.append(f"gpm not used: {error}")
     if dcgm.works:
@@ -96,7 +96,7 @@ def _open_nvidias(
         except BackendError as error:
             dcgm = dcgm._replace(works=False, details=str(error))
     opened = _open_in_thread(lambda: open_gpm_or_nvml(visible), sampling_seconds)
-    return opened._replace(passed_over=[_why_not_dcgm(dcgm), *opened.passed_over])
+    return opened._replace(passed_over=[_explain_why_not_dcgm(dcgm), *opened.passed_over])
 
 
 def preferred(dcgm: Offer, gpm: Offer) -> tuple[str, str]:
@@ -107,14 +107,16 @@ def preferred(dcgm: Offer, gpm: Offer) -> tuple[str, str]:
         if dcgm.profiles_already:
             return "dcgm", _WHY_NOT_GPM
         if gpm.profiles:
-            return "gpm", _why_not_dcgm(dcgm)
+            return "gpm", _explain_why_not_dcgm(dcgm)
     return next((offer.name for offer in (dcgm, gpm) if offer.works), ""), ""
 
 
 _WHY_NOT_GPM = f"gpm not used: the hostengine samples profiling metrics already ({_COSTS})"
 
 
-def _why_not_dcgm(dcgm: Offer) -> str:
+def _explain_why_not_dcgm(dcgm: Offer) -> str:
+    """Return the sentence that says why DCGM is not used: the reason in its offer if that does not work, else that its
+    engine would have to begin to sample and GPM costs less."""
     if not dcgm.works:
         return f"dcgm not used: {dcgm.details}"
     return (
@@ -133,7 +135,7 @@ def open_real(
 
         found = find_at_engine(spec, visible) if among_ranks else None
         if found is None:
-            return _open_dcgm(spec, visible, sampling_seconds)
+            return _open_dcgm_with_driver(spec, visible, sampling_seconds)
         backend, without = _with_driver(found.backend)
         return found._replace(backend=backend, passed_over=without, by_itself=True)
     if spec == "amd":
@@ -153,7 +155,10 @@ def open_at_engine(spec: str, chosen: Mapping[str, Device], sampling_seconds: fl
     return _opened(open_dcgm(spec, None, sampling_seconds, chosen), sampling_seconds)
 
 
-def _open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float) -> OpenedBackend:
+def _open_dcgm_with_driver(spec: str, visible: Sequence[str] | None, sampling_seconds: float) -> OpenedBackend:
+    """Open the backend ``dcgm`` with its options in ``spec``, and ask the driver for processes and errors beside it.
+    ``passed_over`` of the result says why the driver is not asked, if it can't be; DCGM is used all the same.
+    ``visible``: as gssr.launch.gpu_ids returns it. Raises BackendError."""
     from gssr.backends.dcgm import open_dcgm
 
     opened = _opened(open_dcgm(spec, visible, sampling_seconds), sampling_seconds)

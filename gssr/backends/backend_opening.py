@@ -20,10 +20,10 @@ class BackendOpening:
         self._error: Exception | None = None
         if spec.partition(":")[0] in _AT_ONCE:
             self._done = None
-            self._open()
+            self._call_opener()
             return
         self._done = threading.Event()
-        threading.Thread(target=self._open, name="opening", daemon=True).start()
+        threading.Thread(target=self._call_opener, name="opening", daemon=True).start()
 
     def opened(self) -> OpenedBackend | None:
         """Return the opened backend, or None while it is still opening. Raises BackendError, or whatever else a library
@@ -37,7 +37,9 @@ class BackendOpening:
         if self._done is not None:
             self._done.wait(max(0.0, seconds))
 
-    def _open(self) -> None:
+    def _call_opener(self) -> None:
+        """Call the opener and keep the backend that it returns, or the exception that it raises, for ``opened``. Then
+        end every ``wait``. Raises no Exception."""
         try:
             self._opened = self._opener()
         except Exception as error:

@@ -109,7 +109,7 @@ class Counters:
                 answered |= names
         self._throughput: list[tuple[str, int]] = []
         for name, direction in _PCIE:
-            if name in wanted and name not in answered and self._has_throughput(direction):
+            if name in wanted and name not in answered and self._supports_throughput(direction):
                 self._throughput.append((name, direction))
                 answered.add(name)
         self.watches_link = bool(self._throughput)
@@ -251,7 +251,9 @@ class Counters:
         _check(code)
         return code not in NEVER
 
-    def _has_throughput(self, direction: int) -> bool:
+    def _supports_throughput(self, direction: int) -> bool:
+        """Tell whether the driver measures the GPU's PCIe throughput in this direction, an ``NVML_PCIE_UTIL_`` constant.
+        False if it never will or the GPU is gone; any other error counts as support."""
         try:
             pynvml.nvmlDeviceGetPcieThroughput(self._handle, direction)
         except pynvml.NVMLError as error:

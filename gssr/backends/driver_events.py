@@ -113,6 +113,8 @@ class _DriverAlone:
         self._news: list[News] = []
 
     def sample(self, now: float) -> Sequence[Row]:
+        """Ask the driver everything that is due, and keep what is new for ``changes``. ``now``: unix s. Returns no
+        rows."""
         began = ticks = monotonic()
         while (news := self._beside.step(ticks, now + (ticks - began))) is not None:
             self._news += news
@@ -139,7 +141,7 @@ class WithDriver:
         self._own = {device.uuid: position for position, device in enumerate(backend.gpus)}
         self._driver: Backend | None = None
         self._positions: list[int] = []
-        aside = partial(ThreadedBackend, "NVIDIA's driver", lambda: _open_for(self._own), LOOK_SECONDS)
+        aside = partial(ThreadedBackend, "NVIDIA's driver", lambda: _open_driver_for(self._own), LOOK_SECONDS)
         self._opening: BackendOpening | None = BackendOpening("nvml", lambda: OpenedBackend(aside()))
         self._opening.wait(OPENING_SECONDS)
         self._look_whether_open()
@@ -176,8 +178,9 @@ class WithDriver:
         return rows
 
 
-def _open_for(uuids: dict[str, int]) -> OpenedBackend:
-    """Open the driver for GPUs with these UUIDs. Raises BackendError if it shows none of them."""
+def _open_driver_for(uuids: dict[str, int]) -> OpenedBackend:
+    """Open the driver for those of its GPUs that have these UUIDs (keys of ``uuids``). Raises BackendError if the driver
+    can't be used or shows none of them."""
     driver.start()
     try:
         gpus = [gpu for gpu in driver.gpus()[0] if gpu.device.uuid in uuids]

@@ -86,7 +86,7 @@ class Profiler:
         return self._taken
 
     def renew(self, gpu: DriverGpu) -> None:
-        """Begin again with new handles. Raises pynvml.NVMLError."""
+        """Begin to profile again, with the new handles in ``gpu``. Raises pynvml.NVMLError."""
         self._gpu = gpu
         self._taken = None
         while len(self._samples) < 2:

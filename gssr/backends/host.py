@@ -159,8 +159,8 @@ def _count(path: str) -> int:
 
 @lru_cache(maxsize=1)
 def _ports(sysfs: str, _minute: int) -> list[tuple[str, str, int]]:
-    """List the ports that are up: the files with their counters of what was received and sent, and how many bytes one
-    count is.
+    """List the ports that are up, of Slingshot all: the files with their counters of what was received and sent, and how
+    many bytes one count is.
 
     InfiniBand and RoCE (Linux, Documentation/ABI/stable/sysfs-class-infiniband; where ``counters`` has but 32 bits, old
     drivers have ``counters_ext``) and Slingshot (the telemetry of HPE's driver for Cassini, in octets). The result is

@@ -112,13 +112,13 @@ class NvmlBackend:
                 if watched.profiler is not None:
                     taken = watched.profiler.read(row)
             except Gone as gone:
-                self._lose(position, gone)
+                self._mark_lost(position, gone)
                 continue
             row[1] = now + ((taken or monotonic()) - began)
             if row[FIRST_PLACE:] != _NOTHING:
                 rows.append(tuple(row))
         if lost and began >= self._look_at:
-            self._look_for_lost()
+            self._look_for_lost_gpus()
         if self._up and self._beside.waits(began):
             self._look_beside()
         return rows
@@ -149,10 +149,11 @@ class NvmlBackend:
 
     def close(self) -> Sequence[Row]:
         """Give the buffers back and stop the library. Returns no rows."""
-        self._stop()
+        self._stop_library()
         return ()
 
-    def _stop(self) -> None:
+    def _stop_library(self) -> None:
+        """Give back what the library has handed out, for news and for profiling, and stop the library if it runs."""
         self._beside.close()
         for watched in self._watched:
             if watched.profiler is not None:
@@ -160,7 +161,10 @@ class NvmlBackend:
         if self._up:
             driver.stop()
 
-    def _lose(self, position: int, gone: Gone | pynvml.NVMLError) -> None:
+    def _mark_lost(self, position: int, gone: Gone | pynvml.NVMLError) -> None:
+        """Mark the GPU at ``position`` as lost from now on, and note the change ``gpu_lost`` with the reason ``gone``.
+        It is looked for again after LOOK_AGAIN s. If no other GPU is lost, the library is due to be started anew
+        START_ANEW s from now."""
         watched = self._watched[position]
         if all(other.lost_at is None for other in self._watched):
             self._anew_after = START_ANEW
@@ -170,17 +174,21 @@ class NvmlBackend:
         self._look_at = monotonic() + LOOK_AGAIN
         self._changes.append(BackendChange("gpu_lost", position, f"no longer answers: {gone}"))
 
-    def _look_for_lost(self) -> None:
+    def _look_for_lost_gpus(self) -> None:
+        """Look up all lost GPUs again, and plan the next look for LOOK_AGAIN s from now. If one is still lost and it is
+        time, start the library anew as well: after waits that double each time, up to LONGEST_WAIT s."""
         now = monotonic()
         self._look_at = now + LOOK_AGAIN
         if self._up:
-            self._take_back()
+            self._take_back_gpus()
         if now >= self._anew_at and any(watched.lost_at is not None for watched in self._watched):
             self._anew_after = min(2 * self._anew_after, LONGEST_WAIT)
             self._anew_at = now + self._anew_after
             self._start_anew()
 
-    def _take_back(self) -> None:
+    def _take_back_gpus(self) -> None:
+        """Look up each lost GPU, and go on with those that answer: each is a change ``gpu_back``. The others stay
+        lost."""
         for position, watched in enumerate(self._watched):
             if watched.lost_at is None:
                 continue
@@ -196,7 +204,7 @@ class NvmlBackend:
     def _start_anew(self) -> None:
         """Start the library again, which makes all handles and buffers of before void, and look up every GPU. Where it
         does not start, all GPUs that answered are lost."""
-        self._stop()
+        self._stop_library()
         try:
             driver.start()
             self._up = True
@@ -208,9 +216,9 @@ class NvmlBackend:
                     watched.renew()
                     self._beside.back(position, watched.gpu)
                 except pynvml.NVMLError as error:
-                    self._lose(position, error)
+                    self._mark_lost(position, error)
         if self._up:
-            self._take_back()
+            self._take_back_gpus()
 
 
 _NO_GPM = "no GPU here has it: that takes Hopper or newer"
@@ -221,19 +229,19 @@ _NO_GPU_CURE = "ask for GPUs when the job is submitted"
 def open_nvml(visible: Sequence[str] | None) -> OpenedBackend:
     """Open ``nvml`` on this process's GPUs. ``visible``: gssr.launch.gpu_ids. Raises BackendError when it has none or
     the driver can't be used."""
-    return _open(visible, lambda gpus: (NvmlBackend("nvml", gpus, [None] * len(gpus)), []))
+    return _open_backend(visible, lambda gpus: (NvmlBackend("nvml", gpus, [None] * len(gpus)), []))
 
 
 def open_gpm(visible: Sequence[str] | None) -> OpenedBackend:
     """Open ``gpm`` on this process's GPUs; those without GPM give what ``nvml`` gives. ``visible``:
     gssr.launch.gpu_ids. Raises BackendError when none has GPM or may be read."""
-    return _open(visible, _with_gpm)
+    return _open_backend(visible, _make_gpm_backend)
 
 
 def open_gpm_of_all(visible: Sequence[str] | None) -> OpenedBackend:
     """Open ``gpm`` on this process's GPUs if all of them have it. ``visible``: gssr.launch.gpu_ids. Raises
     BackendError, also when one of them has no GPM."""
-    return _open(visible, _with_gpm_of_all)
+    return _open_backend(visible, _make_gpm_backend_of_all)
 
 
 def open_gpm_or_nvml(visible: Sequence[str] | None) -> OpenedBackend:
@@ -257,18 +265,27 @@ def open_gpm_or_nvml(visible: Sequence[str] | None) -> OpenedBackend:
 def offer_nvml() -> Offer:
     """Find out whether ``nvml`` works here, and which GPUs the driver shows. Where it does not, the offer says why and
     what to do."""
-    return _offer("nvml", _show_gpus)
+    return _make_offer("nvml", _offer_gpus)
 
 
 def offer_gpm() -> Offer:
     """Find out whether the GPUs here have GPM, and whether this user may read it. Where not, the offer says why and
     what to do."""
-    return _offer("gpm", _try_gpm)
+    return _make_offer("gpm", _try_gpm)
 
 
-def _open(
+def _open_backend(
     visible: Sequence[str] | None, make: Callable[[Sequence[DriverGpu]], tuple[NvmlBackend, list[str]]]
 ) -> OpenedBackend:
+    """Start the library, and make a backend on the GPUs of this process.
+
+    Args:
+        visible: As gssr.launch.gpu_ids returns it; None: the launcher does not say.
+        make: Makes the backend on at least one GPU, and returns it and its remarks, which follow the driver's.
+
+    Raises BackendError if the library can't be started, the driver shows this process no GPU, or ``make`` raises it.
+    After any exception the library is stopped again.
+    """
     driver.start()
     try:
         gpus, remarks = driver.visible_gpus(visible)
@@ -281,7 +298,9 @@ def _open(
     return OpenedBackend(backend, [*remarks, *more])
 
 
-def _with_gpm(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]:
+def _make_gpm_backend(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]:
+    """Make the backend ``gpm`` on these GPUs. Returns it, and a remark that lists the device indices of those without
+    profiling metrics; no remark if all have them. Raises BackendError if none has, or none answers."""
     begun, refusal = profilers(gpus)
     if not any(begun):
         raise BackendError(f"gpm: {refusal}" if refusal else f"gpm: {_NO_GPM}; {_NO_GPM_CURE}")
@@ -291,13 +310,18 @@ def _with_gpm(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]:
     return NvmlBackend("gpm", gpus, begun), remarks
 
 
-def _with_gpm_of_all(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]:
+def _make_gpm_backend_of_all(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]:
+    """Make the backend ``gpm`` on these GPUs, as ``_make_gpm_backend`` does. Raises BackendError if one of them has no
+    GPM, too."""
     if not all(has_gpm(gpu) for gpu in gpus):
         raise BackendError(f"gpm: {_NO_GPM if not any(has_gpm(gpu) for gpu in gpus) else 'not every GPU here has it'}")
-    return _with_gpm(gpus)
+    return _make_gpm_backend(gpus)
 
 
-def _offer(name: str, look: Callable[[Sequence[DriverGpu], Sequence[str]], Offer]) -> Offer:
+def _make_offer(name: str, look: Callable[[Sequence[DriverGpu], Sequence[str]], Offer]) -> Offer:
+    """Start the library, list all GPUs, and return the offer that ``look`` makes of them; ``look`` also gets sentences
+    about GPUs that do not answer. Where the driver can't be used, the offer ``name`` says why and what to do. The
+    library is stopped again."""
     try:
         driver.start()
     except UnusableError as error:
@@ -310,7 +334,9 @@ def _offer(name: str, look: Callable[[Sequence[DriverGpu], Sequence[str]], Offer
         driver.stop()
 
 
-def _show_gpus(gpus: Sequence[DriverGpu], silent: Sequence[str]) -> Offer:
+def _offer_gpus(gpus: Sequence[DriverGpu], silent: Sequence[str]) -> Offer:
+    """Offer ``nvml`` on these GPUs, with their models and the driver's version in the details; without a GPU it does not
+    work. ``silent``: sentences about GPUs that do not answer, which follow in the details."""
     if not gpus:
         return Offer("nvml", False, "; ".join(["NVIDIA's driver shows no GPU", *silent]), _NO_GPU_CURE)
     names = ", ".join(sorted({gpu.device.name or "unknown" for gpu in gpus}))
@@ -319,6 +345,8 @@ def _show_gpus(gpus: Sequence[DriverGpu], silent: Sequence[str]) -> Offer:
 
 
 def _try_gpm(gpus: Sequence[DriverGpu], _silent: Sequence[str]) -> Offer:
+    """Offer ``gpm`` on those of the GPUs that have it. It does not work if none has, or if the driver refuses to profile
+    the first that has. ``profiles`` is True if all have it."""
     able = [gpu for gpu in gpus if has_gpm(gpu)]
     if not able:
         return Offer("gpm", False, _NO_GPM if gpus else "NVIDIA's driver shows no GPU", _NO_GPM_CURE)

@@ -45,9 +45,9 @@ class ProcessList:
         """Time stamp of the newest utilization that was read."""
 
     def look(self) -> tuple[Running, ...] | None:
-        """Read all processes that are on the GPU now, by process id; empty when there are none, None where the driver
-        doesn't tell. Of each the memory (bytes) and the share of the SMs' time since the last call are None where they
-        are unknown."""
+        """Read all processes that are on the GPU now, by process id, but for 0; empty when there are none, None where
+        the driver doesn't tell, or not of every kind. Of each the memory (bytes) and the share of the SMs' time since
+        the last call are None where they are unknown."""
         memory: dict[int, int | None] = {}
         told = False
         for function in tuple(self._lists):

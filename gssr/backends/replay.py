@@ -186,7 +186,9 @@ def _last_run(connections: Sequence[tuple[str, sqlite3.Connection]]) -> tuple[li
         else:
             connection.close()
     ordered = sorted((found[0][1] for found in listed.values()), key=gpu_order)
-    counting = {identity: _counting(found, (last.sampling_ms or 0.0) / 1000) for identity, found in listed.items()}
+    counting = {
+        identity: _pick_counting_files(found, (last.sampling_ms or 0.0) / 1000) for identity, found in listed.items()
+    }
     files = []
     for path, connection, run_of_file, gpus in owned:
         positions = {
@@ -196,15 +198,15 @@ def _last_run(connections: Sequence[tuple[str, sqlite3.Connection]]) -> tuple[li
             if where is connection
         }
         if positions:
-            files.append(_file(path, connection, run_of_file, positions, {gpu.gpu for gpu in gpus}))
+            files.append(_prepare_file(path, connection, run_of_file, positions, {gpu.gpu for gpu in gpus}))
         else:
             connection.close()
     return files, tuple(_device(gpu) for gpu in ordered)
 
 
-def _counting(found: Sequence[tuple[sqlite3.Connection, Gpu]], sampling_seconds: float) -> list[Any]:
-    """Pick, of the files that list one GPU, those whose rows of it count: (connection, Gpu) pairs. Empty where several
-    files list it and none has rows."""
+def _pick_counting_files(found: Sequence[tuple[sqlite3.Connection, Gpu]], sampling_seconds: float) -> list[Any]:
+    """Pick the files whose rows of one GPU count, among those that list it: (connection, Gpu) pairs. Empty if several
+    files list the GPU and none has rows of it."""
     if len(found) == 1:
         return list(found)
     sampled = []
@@ -234,9 +236,17 @@ def _device(gpu: Gpu) -> Device:
     return Device(**{name: known[name] for name in Device._fields})
 
 
-def _file(
+def _prepare_file(
     path: str, connection: sqlite3.Connection, run: RunRow, positions: dict[int, int], keys_of_run: Container[int]
 ) -> _ReplayedFile:
+    """Prepare one file of the run for replaying. Raises sqlite3.Error.
+
+    Args:
+        run: The run's row in this file. If it has ended, the metrics that the rollups have values of count as measured
+            (all, if they have none); else every metric of the file does.
+        positions: The index in the backend's ``gpus`` of each GPU key whose rows of this file count.
+        keys_of_run: The keys of all the run's GPUs in this file; its rows begin with the first row of one of these.
+    """
     columns = metric_columns(connection)
     wanted = ", ".join(selected(connection, "samples", NAMES))
     keys = ", ".join(map(str, positions))

@@ -80,7 +80,7 @@ class Monitor:
 def monitor(sampling_ms: float, backend: str, hurried: bool = False) -> Iterator[Monitor]:
     """Record this node, with samples ``sampling_ms`` apart from the backend of that name; ``hurried``: each can be read at
     once. Raises UsageError, OSError."""
-    with _monitor(lambda path: SamplerProcess(_plan(path, sampling_ms, backend, hurried))) as own:
+    with _run_monitor(lambda path: SamplerProcess(_plan(path, sampling_ms, backend, hurried))) as own:
         yield own
 
 
@@ -93,12 +93,14 @@ def monitor_hosts(
     from gssr.profile.hosts.collector import CollectorPlan, CollectorProcess
 
     seconds = sampling_ms / 1000
-    with _monitor(lambda path: CollectorProcess(CollectorPlan(path, channels, job, seconds, hurried))) as own:
+    with _run_monitor(lambda path: CollectorProcess(CollectorPlan(path, channels, job, seconds, hurried))) as own:
         yield own
 
 
 @contextmanager
-def _monitor(start: Callable[[str], SamplerProcess | CollectorProcess]) -> Iterator[Monitor]:
+def _run_monitor(start: Callable[[str], SamplerProcess | CollectorProcess]) -> Iterator[Monitor]:
+    """Record into a private folder, and yield the monitor of it; afterwards the recorder is ended and the folder
+    removed. ``start`` begins to record into the path that it is given. Raises OSError."""
     with private_folder("top", _parent()) as folder:
         path = os.path.join(folder, PRIVATE)
         own = Monitor(path, start(path))

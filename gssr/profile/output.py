@@ -215,20 +215,25 @@ def _nameless(
         return own
 
     def is_ours(start: RunStart) -> bool:
+        """Tell whether a start that some rank has written is of this rank's run: of the same launch, not recorded by
+        this rank yet, and either written lately or still recording. The first attempt of a pod takes a start of any age
+        if it was not refused. A refused start is not taken where this run may be added."""
         if start.launch != place.launch or seen.uses(start.run_id) or (start.refused and adds):
             return False
         # Pods may begin long after each other; one that is started again belongs to others that are.
         waits = place.pod and last is None and not start.refused
         return waits or start.fresh or (not start.refused and seen.runs_on(start.run_id))
 
-    def decide(begun: Sequence[RunStart]) -> RunStart:
+    def decide_start(begun: Sequence[RunStart]) -> RunStart:
+        """Make the start of the run for all of its ranks, given the starts that stand there already: under a run id that
+        none has, and refused if another run is in the way."""
         now, names = _OutputState(output, place), {start.run_id for start in begun}
         # In a pod every command may have the same pid, and another attempt may have begun within this second.
         run_id = _unused(own.run_id, lambda name: name in names or now.holds(name))
         refused = not adds and now.holds_another(run_id, begun)
         return RunStart(run_id, place.launch, refused, replaces=now.replaceable(run_id) if request.overwrite else ())
 
-    return agree(output + ".d", is_ours, decide)
+    return agree(output + ".d", is_ours, decide_start)
 
 
 def _all_ranks_see(output: str, place: launch.LaunchPlace) -> bool:

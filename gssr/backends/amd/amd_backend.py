@@ -266,7 +266,7 @@ class AmdBackend:
                 gpu.open()
                 measured |= gpu.measures()
             except OSError as error:
-                self._lose(position, error, 0.0)
+                self._mark_lost(position, error, 0.0)
         self.measures: Sequence[str] = [name for name in NAMES if name in measured]
 
     def sample(self, now: float) -> Sequence[Row]:
@@ -276,7 +276,7 @@ class AmdBackend:
         rows: list[Row] = []
         if now >= self._look_at:
             self._look_at = now + LOOK_AGAIN
-            self._open_anew(now)
+            self._reopen_gpus(now)
         for position, gpu in enumerate(self._gpus):
             if gpu.lost_at is not None:
                 continue
@@ -286,7 +286,7 @@ class AmdBackend:
             try:
                 gpu.read(row[1], row)
             except OSError as error:
-                self._lose(position, error, now)
+                self._mark_lost(position, error, now)
                 continue
             if known and gpu.unknown:
                 self._changes.append(
@@ -313,18 +313,21 @@ class AmdBackend:
                 os.close(descriptor)
         return ()
 
-    def _lose(self, position: int, error: OSError, now: float) -> None:
+    def _mark_lost(self, position: int, error: OSError, now: float) -> None:
+        """Close the files of the GPU at ``position`` and note the change ``gpu_lost``, with the reason from ``error``.
+        ``now``: since when it is lost, unix s; 0.0 for a GPU that has never answered."""
         gpu = self._gpus[position]
         gpu.close()
         gpu.lost_at = now
         why = "it is being reset" if isinstance(error, PermissionError) else error.strerror
         self._changes.append(BackendChange("gpu_lost", position, f"no longer answers: {why}"))
 
-    def _open_anew(self, now: float) -> None:
-        """Open the files of GPUs that are lost, and of those whose files were replaced because the driver was loaded anew.
+    def _reopen_gpus(self, now: float) -> None:
+        """Open the files of GPUs that are lost, and of those whose files were replaced because the driver was loaded
+        anew.
 
-        A GPU that answers again is a change ``gpu_back``, one that no longer does is lost from ``now`` (unix s) on; a lost
-        one is tried again at each call.
+        A lost GPU that answers again is a change ``gpu_back``, one that no longer does is lost from ``now`` (unix s) on;
+        a lost one is tried again at each call.
         """
         for position, gpu in enumerate(self._gpus):
             if gpu.lost_at is None and not gpu.is_stale():
@@ -334,7 +337,7 @@ class AmdBackend:
                 gpu.measures()
             except OSError as error:
                 if gpu.lost_at is None:
-                    self._lose(position, error, now)
+                    self._mark_lost(position, error, now)
                 gpu.close()
                 continue
             if gpu.lost_at is not None:

@@ -123,7 +123,7 @@ def find_cards() -> list[Card]:
     ]
     nodes = _nodes()
     cards = sorted(
-        (_card(real, folder, renders.get(real, []), nodes) for real, folder in amds), key=lambda c: c.address
+        (_read_card(real, folder, renders.get(real, []), nodes) for real, folder in amds), key=lambda c: c.address
     )
     cards = _placed([card for card in cards if not card.is_integrated] or cards, len(nodes))
     return [card._replace(device=card.device._replace(device_index=index)) for index, card in enumerate(cards)]
@@ -165,7 +165,19 @@ def _nodes() -> list[tuple[str, dict[str, int]]]:
     return nodes
 
 
-def _card(real: str, folder: str, renders: Sequence[int], nodes: Sequence[tuple[str, Mapping[str, int]]]) -> Card:
+def _read_card(real: str, folder: str, renders: Sequence[int], nodes: Sequence[tuple[str, Mapping[str, int]]]) -> Card:
+    """Read what sysfs and KFD say about one GPU. What cannot be read is None in ``device``, whose name is then "AMD GPU"
+    and whose UUID is made of the PCI address. Its index is 0, and left to the caller. A GPU that KFD does not show has
+    no ``orders``.
+
+    Args:
+        real: The GPU's folder in sysfs without links, which is named by its PCI address.
+        folder: The same folder by the name of its card, ``.../card0/device``.
+        renders: The numbers of its render nodes.
+        nodes: KFD's GPUs, as ``_nodes`` returns them. Those with one of ``renders`` are this GPU, and so are all that
+            have the same unique id: the partitions of a GPU that is split. If none has one of ``renders``, the unique id
+            in sysfs decides.
+    """
     kfd_ids, properties = [kfd_id for kfd_id, _ in nodes], [node for _, node in nodes]
     told_id = re.fullmatch("(?:0x)?([0-9a-f]{1,16})", (text(f"{folder}/unique_id") or "").lower())
     unique = int(told_id[1], 16) if told_id else 0
@@ -192,7 +204,7 @@ def _card(real: str, folder: str, renders: Sequence[int], nodes: Sequence[tuple[
             uuid=f"GPU-{unique:016x}" if unique else f"PCI-{address}",
             name=f"{_ACCELERATOR} {name}" if name else text(f"{folder}/product_name") or "AMD GPU",
             memory_total=max(total or 0, system or 0) or None if shares_memory else total,
-            power_limit=_power_limit(folder),
+            power_limit=_read_power_limit(folder),
             sm_count=units,
             max_sm_clock=told.get("max_engine_clk_fcompute") or None,
             compute_capability=_target(told.get("gfx_target_version", 0)),
@@ -228,7 +240,9 @@ def _placed(cards: Sequence[Card], n_nodes: int) -> list[Card]:
     return sorted(placed, key=lambda card: card.orders)
 
 
-def _power_limit(folder: str) -> float | None:
+def _read_power_limit(folder: str) -> float | None:
+    """Read a GPU's power limit in W from the ``hwmon`` folders below ``folder``: the first that is not 0. None if there
+    is none or it can't be read."""
     try:
         names = sorted(os.listdir(f"{folder}/hwmon"))
     except OSError:

@@ -166,9 +166,9 @@ def _lacking(engine: Engine, found: Sequence[Sampled], already: bool) -> Unusabl
         return UnusableError(f"no profiling metrics{whose}, so no score: {why} (error {code})", cure)
     group, field_groups = None, []
     try:
-        group = _created(engine, "group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
+        group = _create(engine, "group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
         for _ in range(2):  # a recording has one for the base fields and one for profiling
-            made = _created(engine, "field group", "dcgmFieldGroupCreate", [_SM_ACTIVE], group_name())
+            made = _create(engine, "field group", "dcgmFieldGroupCreate", [_SM_ACTIVE], group_name())
             field_groups.append(made)
         newer = all(int((each.device.compute_capability or "0").partition(".")[0]) >= _HOPPER for each in found)
         if already or not newer or not found:
@@ -199,7 +199,7 @@ def _refusals(engine: Engine, found: Sequence[Sampled]) -> dict[int, int]:
     return refused
 
 
-def _created(engine: Engine, what: str, name: str, *arguments: Any) -> Any:
+def _create(engine: Engine, what: str, name: str, *arguments: Any) -> Any:
     """Call the engine's function ``name`` that creates something, with these arguments, and return its answer. Raises
     NoRoomError, which names ``what`` it was, if the engine has no room for one more, and EngineError."""
     try:
@@ -265,7 +265,8 @@ def find_gpus(spec: str, visible: Sequence[str] | None) -> OpenedBackend | None:
     if probe(address) == "silent":
         return None
 
-    def find() -> OpenedBackend:
+    def find_mine() -> OpenedBackend:
+        """Connect to the hostengine, list its GPUs and choose this process's. Raises BackendError and EngineError."""
         engine = reach(embed=False)
         try:
             mine, remarks = choose_mine(discover(engine), visible)
@@ -274,7 +275,7 @@ def find_gpus(spec: str, visible: Sequence[str] | None) -> OpenedBackend | None:
         names = {each.device.uuid: each.engine_name for each in mine}
         return OpenedBackend(UnsampledGpus([each.device for each in mine]), remarks, at_engine=AtEngine(spec, names))
 
-    return _in_time(find, FIND_SECONDS)
+    return _in_time(find_mine, FIND_SECONDS)
 
 
 _Answer = TypeVar("_Answer")
@@ -285,7 +286,9 @@ def _in_time(ask: Callable[[], _Answer], seconds: float = ANSWER_SECONDS) -> _An
     within ``seconds``; then the thread is left behind."""
     answers: list[_Answer | BackendError] = []
 
-    def run() -> None:
+    def keep_answer() -> None:
+        """Append what ``ask`` returns to ``answers``, or the BackendError that it raises; an EngineError becomes a
+        DcgmError. After any other exception ``answers`` stays empty."""
         try:
             answers.append(ask())
         except EngineError as error:
@@ -294,7 +297,7 @@ def _in_time(ask: Callable[[], _Answer], seconds: float = ANSWER_SECONDS) -> _An
         except BackendError as error:
             answers.append(error)
 
-    thread = threading.Thread(target=run, name="dcgm-offer", daemon=True)
+    thread = threading.Thread(target=keep_answer, name="dcgm-offer", daemon=True)
     thread.start()
     thread.join(seconds)
     if not answers:

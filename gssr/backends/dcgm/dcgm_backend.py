@@ -50,7 +50,7 @@ class Worker:
         self._patience = AnswerPatience()
         self._ended = threading.Event()
         self._busy: float | None = time.monotonic()
-        threading.Thread(target=self._run, name="dcgm", daemon=True).start()
+        threading.Thread(target=self._run_session, name="dcgm", daemon=True).start()
 
     @property
     def stuck_seconds(self) -> float:
@@ -81,7 +81,10 @@ class Worker:
         """Wait, after ``read_rest``, until everything is given back to the hostengine, but at most ``seconds``."""
         self._ended.wait(seconds)
 
-    def _run(self) -> None:
+    def _run_session(self) -> None:
+        """Open the session, poll it until the thread is told to stop, and close it. Runs in the thread, and raises no
+        Exception: ``error`` says what went wrong. ``settled`` is set once the session is open, or when the thread ends
+        without one."""
         try:
             session = self._begin()
             self._busy = None

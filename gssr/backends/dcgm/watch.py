@@ -109,7 +109,7 @@ class Watches:
             if not self.live:
                 raise full
             self.notes.append(f"dcgm: not everything is sampled: {full}")
-        self.notes += [f"dcgm: {why.format(self._named(whose))}" for why, whose in self._refused.items()]
+        self.notes += [f"dcgm: {why.format(self._name_models(whose))}" for why, whose in self._refused.items()]
         if any(each.entity[0] != GPU for each in found):
             # A MIG instance that was watched before is otherwise left until the hostengine next looks round, every 10 s.
             engine.ask("dcgmUpdateAllFields", 1)
@@ -126,7 +126,7 @@ class Watches:
 
     def _group(self, members: Sequence[Sampled]) -> Any:
         """Create a group of these entities. Raises NoRoomError and EngineError."""
-        group = self._created("group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
+        group = self._create("group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
         self._groups.append(group)
         for member in members:
             self._engine.call("dcgmGroupAddEntity", group, *member.entity)
@@ -134,11 +134,14 @@ class Watches:
 
     def _field_group(self, fields: tuple[int, ...]) -> Any:
         if fields not in self._field_groups:
-            created = self._created("field group", "dcgmFieldGroupCreate", list(fields), group_name())
+            created = self._create("field group", "dcgmFieldGroupCreate", list(fields), group_name())
             self._field_groups[fields] = created
         return self._field_groups[fields]
 
-    def _created(self, what: str, name: str, *arguments: Any) -> Any:
+    def _create(self, what: str, name: str, *arguments: Any) -> Any:
+        """Call the engine's function ``name`` with ``arguments``, and return what it has created. ``what`` names that in
+        the text of an error. Raises NoRoomError if the hostengine can hold no more of it, EngineError for any other
+        failure."""
         try:
             return self._engine.call(name, *arguments)
         except EngineError as error:
@@ -171,13 +174,13 @@ class Watches:
                 self._refuse(members, code)
                 return
         except NoRoomError as error:
-            self._no_profiling(members, str(error))
+            self._note_lack_of_profiling(members, str(error))
             return
         for _, part in gpus:
             try:
                 smaller = self._group(part)
             except NoRoomError as error:
-                self._no_profiling(part, str(error))
+                self._note_lack_of_profiling(part, str(error))
                 continue
             self._profile(part, smaller, fields)
 
@@ -219,16 +222,18 @@ class Watches:
 
     def _refuse(self, members: Sequence[Sampled], code: int) -> None:
         why, cure = codes.REFUSALS.get(code, codes.NO_REASON)
-        self._no_profiling(members, f"{why} (error {code}); {cure}")
+        self._note_lack_of_profiling(members, f"{why} (error {code}); {cure}")
 
-    def _no_profiling(self, members: Sequence[Sampled], why: str) -> None:
+    def _note_lack_of_profiling(self, members: Sequence[Sampled], why: str) -> None:
+        """Note that these GPUs have no profiling metrics because of ``why``. GPUs with the same reason share one
+        note."""
         text = (
             f"no profiling metrics (SM, tensor, memory activity) of {{}}: {why}. Utilization, power, memory and clocks are "
             "recorded"
         )
         self._refused.setdefault(text, []).extend(members)
 
-    def _named(self, members: Sequence[Sampled]) -> str:
+    def _name_models(self, members: Sequence[Sampled]) -> str:
         """Name the models of these GPUs, with the indices of those meant if they are not all of a model."""
         words = []
         for model, part in _sorted_out(list(dict.fromkeys(members)), _model):

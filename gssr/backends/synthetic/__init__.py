@@ -96,9 +96,13 @@ class SyntheticBackend:
             make_row(position, now, sample_values(SCALARS, shared, gpu, time))
             for position, gpu in enumerate(self._traits)
         ]
-        return self._with_holes(rows, time) if self._scenario.holes else rows
+        return self._cut_holes(rows, time) if self._scenario.holes else rows
 
-    def _with_holes(self, rows: list[Row], time: float) -> list[Row]:
+    def _cut_holes(self, rows: list[Row], time: float) -> list[Row]:
+        """Take away from the rows of one tick what the scenario's holes cover at ``time``, in s since the scenario's
+        start. A hole either sets some metrics of its GPUs to None, also in ``rows`` itself, or removes their rows. GPUs
+        that are newly lost or back are noted as changes. ``rows``: one for each GPU, in order of position. Returns the
+        rows that are left."""
         absent: set[int] = set()
         lost: set[int] = set()
         for hole in self._scenario.holes:

@@ -14,7 +14,8 @@ from gssr.store.write.create import remove
 from gssr.store.write.thinning import KEEPS
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
+    """Make the parser of the command line, whose help describes each scenario."""
     width = max(map(len, SCENARIOS))
     table = "\n".join(
         f"  {name:<{width}}  {scenario.description}\n  {'':<{width}}  ({scenario.features})"
@@ -71,7 +72,7 @@ def _show(share: float) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the recording that the command line asks for. Returns the exit code: 0, 1 when the file can't be written,
     130 when interrupted. Raises SystemExit(2) for wrong usage."""
-    parser = _parser()
+    parser = _make_parser()
     options = parser.parse_args(arguments)
     if os.path.lexists(options.output) and not options.force:
         parser.error(f"{options.output}: exists already; -f overwrites it")

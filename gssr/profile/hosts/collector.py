@@ -91,6 +91,8 @@ class CollectorProcess:
 
 
 def _become_collector(plan: CollectorPlan, inbox: int, outbox: int) -> NoReturn:
+    """Collect in this process, just forked, and then end it with exit code 0. What keeps it from recording is said at
+    ``outbox``. ``inbox``: the read end of a pipe; collecting stops when that is closed at the other end."""
     try:
         inbox, outbox = let_go(inbox, outbox, name="gssr-collector")
         _Collector(plan, inbox, outbox).run()
@@ -121,7 +123,10 @@ class _Host:
         self.n_lines = 0
         """Lines in what was read last."""
 
-    def state(self, now: float) -> HostState:
+    def describe_state(self, now: float) -> HostState:
+        """Return how the host stands at ``now`` (monotonic s): "gone" if nothing more will come, else "slow" if it sends
+        more than is read, "waiting" before its first line, "slow" after some sampling intervals without a line, and else
+        "live"."""
         lines = self.lines
         silent = None if self.heard is None else now - self.heard
         word: HostWord = "waiting"
@@ -265,7 +270,7 @@ class _Collector:
             if now < states + look:
                 time.sleep(states + look - now)
             for key, _ in self._selector.select(look):
-                self._read(key)
+                self._read_descriptor(key)
             if not self._is_finished:
                 self._record()
             now = time.monotonic()
@@ -298,7 +303,10 @@ class _Collector:
             self._selector.register(running.stdout, selectors.EVENT_READ, (running, 1))
             self._selector.register(running.stderr, selectors.EVENT_READ, (running, 2))
 
-    def _read(self, key: selectors.SelectorKey) -> None:
+    def _read_descriptor(self, key: selectors.SelectorKey) -> None:
+        """Read what has come at one descriptor, up to MOST_BYTES_AT_ONCE for each host, and hand on its lines. The
+        inbox's end ends the collector. At the end of a command's output that stream is closed; after both of its streams
+        it gets _END_SECONDS to end by itself."""
         if key.data is None:
             self._ends = not os.read(self._inbox, 1 << 10)
             return
@@ -405,10 +413,13 @@ class _Collector:
         hand_on(self._outbox, BEGUN_ANEW)
 
     def _write_states(self, now: float) -> None:
+        """Write how all hosts stand at ``now`` (monotonic s) into the file beside the recording, if they differ from
+        what was written last in more than seconds that have passed. If there is no room for it, the next call tries
+        again."""
         idle = [seconds for host in self._hosts if not host.gone for seconds in host.lines.idle_seconds()]
         long = [seconds for seconds in idle if seconds >= IDLE_SECONDS]
         states = HostStates(
-            tuple(host.state(now) for host in self._hosts), self._plan.job, len(long), min(long, default=0.0)
+            tuple(host.describe_state(now) for host in self._hosts), self._plan.job, len(long), min(long, default=0.0)
         )
         if _without_times(states) != self._states:
             self._states = _without_times(states)

@@ -78,9 +78,13 @@ class HostLines:
         self._n_events = 0
         self._now = 0.0
         self._other_kinds: dict[str, Callable[..., None]] = {
-            FORMAT: self._format, "gpu": self._gpu, "host": self._host, "memory": self._memory, "on": self._on,
-            "event": self._event,
-        }  # fmt: skip
+            FORMAT: self._take_format,
+            "gpu": self._take_gpu,
+            "host": self._take_host,
+            "memory": self._take_memory,
+            "on": self._take_processes,
+            "event": self._take_event,
+        }
 
     def idle_seconds(self) -> list[float]:
         """Return for each GPU that is idle for how long it has been seen to be."""
@@ -100,7 +104,7 @@ class HostLines:
             found = _decode(line.decode("ascii"))
             kind, *rest = found
             if kind == "row":
-                self._row(*rest)
+                self._take_row(*rest)
             else:
                 self._other_kinds[kind](*rest)
         except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
@@ -120,14 +124,21 @@ class HostLines:
             raise ValueError
         return own
 
-    def _format(self, seconds: Any, names: Any) -> None:
+    def _take_format(self, seconds: Any, names: Any) -> None:
+        """Take the layout of the host's rows: the names of their values, in order, and the seconds between two samples
+        (0.001 to 10,000). Values of metrics that are unknown here will be left out. Raises ValueError or TypeError for
+        anything else."""
         if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and 1e-3 <= seconds <= 1e4):
             raise ValueError
         self.has_begun, self.seconds, self._n_values = True, float(seconds), len(names)
         places = [PLACES.get(name, -1) for name in names]
         self._places = None if names == list(NAMES) else places
 
-    def _gpu(self, position: Any, columns: Any) -> None:
+    def _take_gpu(self, position: Any, columns: Any) -> None:
+        """Take one of the host's GPUs. ``columns``: values by name, as in ``gpus``; unknown names are left out, ``uuid``
+        and a whole ``device_index`` must be among them. ``position``: from 0 in steps of 1; a GPU of an earlier position
+        is passed over. Raises ValueError for one out of turn, before the layout or beyond MOST_GPUS, and another
+        error that ``take`` counts for what is no GPU."""
         if not self.has_begun or position != len(self._gpus):
             if not (self.has_begun and type(position) is int and 0 <= position < len(self._gpus)):
                 raise ValueError
@@ -156,7 +167,11 @@ class HostLines:
             raise ValueError
         return position
 
-    def _row(self, position: Any, time: Any, *values: Any) -> None:
+    def _take_row(self, position: Any, time: Any, *values: Any) -> None:
+        """Take one sample of a GPU: its ``position`` on the host, the ``time`` by the host's clock (unix s), and the
+        values in the order of the layout. Keeps ``idle_since`` and ``n_rows`` up to date; a GPU without utilization and
+        SM activity is not idle. Raises ValueError for a sample that is not later than the GPU's last, or does not fit
+        the layout, and another error that ``take`` counts for what is no sample."""
         gpu, own = self._index(position), self._ours(time)
         if own <= self._last[gpu] or len(values) != self._n_values:
             raise ValueError
@@ -179,19 +194,25 @@ class HostLines:
         elif self.idle_since[gpu] is None:
             self.idle_since[gpu] = own
 
-    def _host(self, time: Any, values: Any) -> None:
+    def _take_host(self, time: Any, values: Any) -> None:
+        """Take the node's own values at ``time`` (unix s by the host's clock), by the names of ``host_samples``: those
+        that are missing are None, unknown ones are left out. Raises ValueError or KeyError for what is none of that."""
         if not isinstance(values, dict):
             raise ValueError
         own = [_number(values.get(name)) for name in HOST.values]
         self._to.writer.add_host(self._ours(time), own, self.node)
         self.has_host = self.has_host or own[HOST.values.index("cpu_utilization")] is not None
 
-    def _memory(self, used: Any, limit: Any) -> None:
+    def _take_memory(self, used: Any, limit: Any) -> None:
         if not (type(used) is int and type(limit) is int and 0 <= used < _MOST_INTEGER and 0 < limit < _MOST_INTEGER):
             raise ValueError
         self.memory = used, limit
 
-    def _on(self, position: Any, time: Any, n: Any, processes: Any) -> None:
+    def _take_processes(self, position: Any, time: Any, n: Any, processes: Any) -> None:
+        """Take what runs on one of the host's GPUs at ``time`` (unix s by the host's clock). ``n``: how many processes;
+        ``processes``: at most ``n`` of them, as rows (pid, name, user, memory_used, sm_utilization). The others are
+        recorded without values, at most MOST_GPUS of them. Raises an error that ``take`` counts for
+        anything else."""
         gpu, own = self._index(position), self._ours(time)
         if type(n) is not int or not len(processes) <= n <= 1 << 16:
             raise ValueError
@@ -202,7 +223,10 @@ class HostLines:
         rows += [NO_PROCESS] * min(n - len(rows), MOST_GPUS)
         self._to.writer.add_processes(self._at[gpu], own, rows)
 
-    def _event(self, time: Any, kind: Any, message: Any, position: Any) -> None:
+    def _take_event(self, time: Any, kind: Any, message: Any, position: Any) -> None:
+        """Take an event of one of EVENT_KINDS. ``position``: of the host's GPU that it is about; None: it is about the
+        host, whose name is put before the message. Events after the first MOST_EVENTS are counted and left out. Raises
+        an error that ``take`` counts for what is no event."""
         gpu = None if position is None else self._at[self._index(position)]
         if kind not in EVENT_KINDS or not isinstance(message, str):
             raise ValueError
