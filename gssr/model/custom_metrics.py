@@ -110,11 +110,11 @@ def _sound(pattern: str) -> str:
 
 
 @once
-def fitting(names: tuple[str, ...], pattern: str) -> Flags:
+def flag_matching_names(names: tuple[str, ...], pattern: str) -> Flags:
     """Flag the names in which the pattern is found [n names].
 
-    A pattern can take longer than the universe lasts: another process looks for it, which ends after PATIENCE seconds.
-    Raises ValueError, a sentence, where it was not done by then.
+    A pattern that can take longer than the universe lasts is looked for by another process, which ends after PATIENCE
+    seconds. Raises ValueError, a sentence, where it was not done by then, or has failed.
     """
     if not _NEVER_LONG & set(pattern):
         fits = re.compile(pattern).search

@@ -17,7 +17,9 @@ def once(function: Callable[Concatenate[_Subject, _Rest], _Answer]) -> Callable[
     kept: list[tuple[_Subject, object, _Answer]] = []
 
     @wraps(function)
-    def remembered(subject: _Subject, /, *args: _Rest.args, **kwargs: _Rest.kwargs) -> _Answer:
+    def look_up_or_compute(subject: _Subject, /, *args: _Rest.args, **kwargs: _Rest.kwargs) -> _Answer:
+        """Return the answer to the same question about the same subject if it is still kept, else compute and keep
+        it."""
         asked = (args, kwargs)
         for known, question, answer in kept:
             if known is subject and question == asked:
@@ -27,4 +29,4 @@ def once(function: Callable[Concatenate[_Subject, _Rest], _Answer]) -> Callable[
         del kept[:-_KEPT]
         return answer
 
-    return remembered
+    return look_up_or_compute

@@ -122,14 +122,16 @@ def average_of(origin: float, width: float, values: Floats) -> Average:
     """Make an Average of a series that is there already: ``values`` [n] in bins of ``width`` seconds from ``origin`` (unix
     s). The function that comes back averages bins, and never cuts them finer."""
 
-    def part(window: Window, most: int) -> Series:
+    def average_part(window: Window, most: int) -> Series:
+        """Average the bins of a window, whose ends count to the nearest bin, in at most ``most`` groups. Without a bin
+        in the window the result is empty."""
         first = min(max(round((window.start - origin) / width), 0), len(values))
         last = max(min(round((window.end - origin) / width), len(values)), first)
         step = max(1, -(-(last - first) // most))
         mean = coarser(values[None, first:last], step)[0]
         return over_space(Grid("", origin + first * width, step * width, mean[None]))
 
-    return part
+    return average_part
 
 
 def warm_up_and_tear_down(average: Average, window: Window) -> tuple[float, float]:
@@ -159,8 +161,8 @@ def warm_up_and_tear_down(average: Average, window: Window) -> tuple[float, floa
     active = activity > max(IDLE, ACTIVE_SHARE * float(np.percentile(activity, 95)))
     if not active.any():
         return 0.0, 0.0
-    leading, reached = _bins_left_out(activity, active, _HOLD_LEADING)
-    trailing, reached_last = _bins_left_out(activity[::-1], active[::-1], _HOLD_TRAILING)
+    leading, reached = _count_left_out_bins(activity, active, _HOLD_LEADING)
+    trailing, reached_last = _count_left_out_bins(activity[::-1], active[::-1], _HOLD_TRAILING)
     if leading + trailing >= n:
         return 0.0, 0.0
     warm_up = tear_down = 0.0
@@ -173,9 +175,15 @@ def warm_up_and_tear_down(average: Average, window: Window) -> tuple[float, floa
     return warm_up, tear_down
 
 
-def _bins_left_out(activity: Floats, active: NDArray[np.bool_], hold: tuple[int, int]) -> tuple[int, float]:
-    """Find how many bins at the beginning are left out, and the activity that the first one kept reaches; (0, 0.0)
-    where none is."""
+def _count_left_out_bins(activity: Floats, active: NDArray[np.bool_], hold: tuple[int, int]) -> tuple[int, float]:
+    """Find how many bins at the beginning are left out, and the activity that the first one kept reaches; (0, 0.0) if
+    the job has not settled in any bin, or too much would be left out.
+
+    Args:
+        activity: The activity of each bin [n], none of them NaN.
+        active: Which bins are active [n], at least one.
+        hold: How many bins of how many must reach the level; as ``_held`` takes them.
+    """
     level = float(np.median(activity[active]))
     for least in (_SLOW_SHARE * level, float(activity[active].min())):
         held = _held(activity >= least, *hold)

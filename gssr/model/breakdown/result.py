@@ -82,8 +82,9 @@ class Breakdown:
         return _shares(seconds)
 
     def with_unmeasured_gpus(self, places: Ints, n_gpus: int, seconds: float) -> "Breakdown":
-        """Add GPUs that were never sampled, each unmeasured for ``seconds``. The GPUs of this breakdown get the
-        positions ``places`` among ``n_gpus``. The others belong to no node of ``nodes``: their ``node_of`` is -1."""
+        """Add GPUs that were never sampled, each unmeasured for ``seconds``, which are spread over time as those of the
+        sampled GPUs are. The GPUs of this breakdown get the positions ``places`` among ``n_gpus``. The others belong to
+        no node of ``nodes``: their ``node_of`` is -1."""
         by_gpu, node_of = np.zeros((n_gpus, len(CATEGORIES))), np.full(n_gpus, -1, np.int64)
         by_gpu[:, positions_of("unmeasured")] = seconds
         by_gpu[places], node_of[places] = self.by_gpu, self.node_of

@@ -176,7 +176,7 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
         a=a,
         b=b,
         totals=_totals(a, b, partners, use),
-        metrics={name: _metric(name, a, b, partners) for name in measured_metrics(*means)},
+        metrics={name: _compare_metric(name, a, b, partners) for name in measured_metrics(*means)},
         phases=_phases(a, b),
         gained=tuple(verdict for verdict in of_b if verdict.code not in codes[0]),
         lost=tuple(verdict for verdict in of_a if verdict.code not in codes[1]),
@@ -299,7 +299,7 @@ def _totals(a: Analysis, b: Analysis, partners: list[int] | None, use: int) -> d
     return found
 
 
-def _metric(name: str, a: Analysis, b: Analysis, partners: list[int] | None) -> FigureChange:
+def _compare_metric(name: str, a: Analysis, b: Analysis, partners: list[int] | None) -> FigureChange:
     """Compare the means of a metric in both runs. ``partners``: as of ``_totals``."""
     runs = (a, b)
     means = [run.metrics[name].mean if name in run.metrics else None for run in runs]

@@ -133,18 +133,18 @@ def device_indices(gpus: tuple[Gpu, ...]) -> Ints:
 def grouped_by_node(found: Imbalance, node_of: Ints) -> Groups:
     """Group the GPUs by their node, whose number is ``node_of`` [n_gpus]. ``keys`` are these numbers, and ``below`` is
     against the mean of all these GPUs."""
-    return _groups(node_of[found.gpus], np.zeros(len(found.gpus), np.int64), found.means)
+    return _group_gpus(node_of[found.gpus], np.zeros(len(found.gpus), np.int64), found.means)
 
 
 def grouped_by_index(found: Imbalance, gpus: tuple[Gpu, ...], node_of: Ints) -> Groups:
     """Group the GPUs by the driver's index within their node, whose number is ``node_of`` [n_gpus]. ``keys`` are these
     indices (-1: unknown), and ``below`` is against the mean of the GPU's node."""
-    return _groups(device_indices(gpus)[found.gpus], node_of[found.gpus], found.means)
+    return _group_gpus(device_indices(gpus)[found.gpus], node_of[found.gpus], found.means)
 
 
-def _groups(key: Ints, within: Ints, means: Floats) -> Groups:
-    """Group ``means`` [n] by ``key`` [n] (from -1 on); ``below`` is against the mean of those with the same ``within``
-    [n]. GPUs whose mean is NaN are left out, and so are groups without any other."""
+def _group_gpus(key: Ints, within: Ints, means: Floats) -> Groups:
+    """Group the GPUs' ``means`` [n] by ``key`` [n] (from -1 on). ``below`` of the result is against the mean of all GPUs
+    with the same ``within`` [n]. GPUs whose mean is NaN are left out, and so are groups that have no others."""
     known = np.isfinite(means)
     key, within, means = key[known] + 1, within[known], means[known]
     around = np.bincount(within, means) / np.maximum(np.bincount(within), 1)

@@ -110,12 +110,14 @@ def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Str
     step = -(-(end - begin) // MOST_BINS)
     values = coarser(fine[:, begin:end], step)
     edges = [0, *change_points(values, noise(values, np.full(len(names), LEAST_NOISE))).tolist(), values.shape[1]]
-    edges = _without_partial(values, _alike(values, edges, LEAST_CHANGE))
+    edges = _without_partial(values, _join_similar_segments(values, edges, LEAST_CHANGE))
     bins = len(evidence.times) / step
     groups = _recurring(values, names.index(lead), edges, _SHORT_DIP * bins)
     inner = {edge for group in groups for edge in edges if group.first < edge < group.last}
     short = max(SHORT * bins, SHORT_SECONDS / (step * evidence.width))
-    edges = _fewer(values, [edge for edge in edges if edge not in inner], {group.first for group in groups}, short)
+    edges = _join_segments(
+        values, [edge for edge in edges if edge not in inner], {group.first for group in groups}, short
+    )
     return [
         _Stretch(
             begin + first * step,
@@ -152,7 +154,7 @@ def _apart(levels: Floats) -> Floats:
     return np.asarray(np.where(np.isfinite(distance), distance, 0.0).max(axis=1, initial=0.0), np.float64)
 
 
-def _alike(values: Floats, edges: list[int], least: float) -> list[int]:
+def _join_similar_segments(values: Floats, edges: list[int], least: float) -> list[int]:
     """Join neighbouring segments whose levels differ by less than ``least``, the nearest ones first. ``values`` [m, n]
     are the metrics' values, ``edges`` the bins at which segments begin, with n at the end. Returns the edges that are
     left."""
@@ -213,11 +215,13 @@ def _recurring(values: Floats, lead: int, edges: list[int], short: float) -> lis
     return found
 
 
-def _fewer(values: Floats, edges: list[int], groups: set[int], short: float) -> list[int]:
-    """Return the edges without segments shorter than ``short`` bins, the shortest first, and with no more than MOST
-    segments. What goes is joined to the neighbour it is nearer to.
+def _join_segments(values: Floats, edges: list[int], groups: set[int], short: float) -> list[int]:
+    """Return the edges that are left after joining segments to the neighbour they are nearer to: first those shorter
+    than ``short`` bins, the shortest first, then neighbours that differ by less than LEAST_CHANGE, and the most similar
+    ones while there are more than MOST segments.
 
-    Segments that begin at one of ``groups`` (edges) are only joined with short ones.
+    Segments that begin at one of ``groups`` (edges) are only joined with short ones, however short they are themselves.
+    So more than MOST may be left.
     """
     while len(edges) > 2:
         sizes, apart = np.diff(edges).tolist(), _apart(_levels(values, edges)).tolist()

@@ -71,8 +71,8 @@ def bands(values: Floats, full: float, apart: Flags, at_most: int, before: Bands
     if before is not None and len(before.owner) == len(points) and len(before.names) <= at_most:
         if _still_fits(points, before.owner, found):
             return before
-        return _renamed(found, apart, before)
-    return _renamed(found, apart, None)
+        return _name_groups(found, apart, before)
+    return _name_groups(found, apart, None)
 
 
 def _points(values: Floats, apart: Flags) -> Floats:
@@ -195,7 +195,7 @@ def _radius(points: Floats, owner: Ints) -> float:
     return float(np.sqrt(np.einsum("ij,ij->i", offset, offset).max()))
 
 
-def _renamed(owner: Ints, apart: Flags, before: Bands | None) -> Bands:
+def _name_groups(owner: Ints, apart: Flags, before: Bands | None) -> Bands:
     """Give the groups letters and number them in the order of these. ``owner`` [n_gpus]: the group of each GPU;
     ``apart`` [n_gpus] flags outliers, whose groups come last; ``before``: the bands from before, whose letters go to the
     groups that share most GPUs with them; None: there were none."""

@@ -196,7 +196,7 @@ def join(
             told.append(run)
         else:
             own.setdefault(chosen, []).append(run)
-            told.append(_with_names(run, jobs[chosen]))
+            told.append(_fill_in_names(run, jobs[chosen]))
     uses = [_use(job, own.get(at, [])) for at, job in enumerate(jobs)]
     uses.sort(key=lambda use: (-use.unrecorded, use.allocation.shown))
     return Allocated(tuple(uses), n_unreadable, n_without), tuple(told)
@@ -215,7 +215,9 @@ def _job_of(run: RunFigures, jobs: Sequence[tuple[int, Allocation]]) -> int | No
     return best
 
 
-def _with_names(run: RunFigures, job: Allocation) -> RunFigures:
+def _fill_in_names(run: RunFigures, job: Allocation) -> RunFigures:
+    """Return the run with what the accounting says of its job where the run doesn't: name, account and partition, and
+    the array and the task if its job is one of an array."""
     task = _TASK.fullmatch(job.shown) if run.array_job_id is None else None
     return run._replace(
         job_name=run.job_name or job.name,

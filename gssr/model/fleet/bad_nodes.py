@@ -118,7 +118,7 @@ def bad_nodes(runs: Iterable[tuple[str, RunFigures]]) -> list[BadNode]:
     found = []
     for node in seen:
         differs = clock.get(node), activity.get(node), power.get(node)
-        kind = _kind(*differs)
+        kind = _classify_node(*differs)
         by = 0 if kind == "slow_clock" else 1
         tells = differs[by]
         if kind is None or tells is None:
@@ -147,11 +147,12 @@ def _ratio(effect: tuple[float, bool] | None) -> float | None:
     return None if effect is None else float(np.exp(effect[0]))
 
 
-def _kind(
+def _classify_node(
     clock: tuple[float, bool] | None, activity: tuple[float, bool] | None, power: tuple[float, bool] | None
 ) -> Kind | None:
-    """Tell what is wrong with a node, by how it differs (``effects``), or None if nothing is. A faster one is less busy as
-    well, but does not take less power."""
+    """Tell what is wrong with a node, or None if nothing is. ``clock``, ``activity`` and ``power`` are how it differs
+    from the others, as ``effects`` returns it; None: unknown. A faster node is less busy as well, but does not take less
+    power; without a known power no node is less busy."""
     slower, has_other_clock = clock or (0.0, False)
     if has_other_clock and slower < 0:
         return "slow_clock"

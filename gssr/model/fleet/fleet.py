@@ -178,7 +178,7 @@ def groups(runs: Sequence[RunFigures], by: str, sort: str = "wasted") -> list[Ru
     """Group the runs by one of BY, by CAUSE or its alias, sorted by one of SORTS. The name decides between equals, and
     groups for which that is unknown come last."""
     field, falling = SORTS[sort]
-    divided = _causes(runs) if is_by_cause(by) else _summed(BY[by](runs))
+    divided = _group_by_cause(runs) if is_by_cause(by) else _summed(BY[by](runs))
     found = sorted(divided, key=lambda group: group.key)
     known = [group for group in found if getattr(group, field) is not None]
     known.sort(key=lambda group: getattr(group, field), reverse=falling)
@@ -199,12 +199,13 @@ def lost_gpu_hours(runs: Sequence[RunFigures]) -> float | None:
     return None if hours is None else math.fsum(hours[each.name] for each in CATEGORIES if each.is_loss)
 
 
-def _causes(runs: Sequence[RunFigures]) -> list[RunGroup]:
-    """Divide the GPU-hours of the runs that were judged into groups: what was lost, by category, the computing, and
-    the time outside the work.
+def _group_by_cause(runs: Sequence[RunFigures]) -> list[RunGroup]:
+    """Divide the GPU-hours of the runs that were judged into groups: what was lost, by category, the computing, and the
+    time outside the work.
 
-    They add up to all hours; groups without any are left out. All hours of a loss are wasted, of the others none; the
-    score and energy of a run can't be divided so, and are None.
+    They add up to all hours; groups without any are left out. A run counts among a group's runs if the group has at
+    least LEAST_SHARE_OF_CAUSE of its hours. All hours of a loss are wasted, of the others none; the score and energy of
+    a run can't be divided so, and are None.
     """
     keys = [COMPUTING if each.branch == "working" and not each.is_loss else each.name for each in CATEGORIES]
     is_loss = {key: each.is_loss for key, each in zip(keys, CATEGORIES, strict=True)}
@@ -245,7 +246,7 @@ def _summed(portions: Sequence[_Portion]) -> list[RunGroup]:
     places: dict[str, int] = {}
     group = np.array([places.setdefault(key, len(places)) for key, _, _ in portions], np.int64)
     run = np.array([number for _, number, _ in portions], np.int64)
-    columns = _columns([figures for _, _, figures in portions])
+    columns = _stack_figures([figures for _, _, figures in portions])
     scored = np.where(np.isfinite(columns["score"]), columns["gpu_hours"], 0.0)
     hours = columns["duration_s"] / 3600 if "duration_s" in columns else columns["gpu_hours"]
     columns["unused_gpu_hours"] = columns["unused"] * hours
@@ -281,9 +282,10 @@ def _summed(portions: Sequence[_Portion]) -> list[RunGroup]:
     ]
 
 
-def _columns(figures: Sequence[RunFigures | GpuFigures]) -> dict[str, Floats]:
+def _stack_figures(figures: Sequence[RunFigures | GpuFigures]) -> dict[str, Floats]:
     """Take the figures that are added up from runs or GPUs (at least one) and return them by name, float64[n]; NaN is
-    unknown. "unused" is the number of GPUs that did nothing: of a GPU 1 or 0."""
+    unknown. "unused" is the number of GPUs that did nothing: of a GPU 1 or 0. "imbalance", "imbalance_gpu_hours" and
+    "duration_s" are there of runs alone."""
     kind = type(figures[0])
     names = [*_COMMON, *(["unused_gpus", "imbalance", "imbalance_gpu_hours"] if kind is RunFigures else ["unused"])]
     first = kind._fields.index(names[0])

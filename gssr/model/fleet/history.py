@@ -35,7 +35,7 @@ Judge = Callable[[Sequence[str]], Iterable[RunFigures]]
 """From recordings to their runs, with the lengths of their steps."""
 
 
-def like(runs: Iterable[RunFigures], analysis: Analysis) -> list[RunFigures]:
+def find_comparable_runs(runs: Iterable[RunFigures], analysis: Analysis) -> list[RunFigures]:
     """Find the earlier runs that an analysed run can be compared with: completed, begun before it, with the same number
     of GPUs of the same models and the same label (runs without one: the same program). Returns the last _KNOWN, the
     oldest first."""
@@ -58,7 +58,7 @@ def like(runs: Iterable[RunFigures], analysis: Analysis) -> list[RunFigures]:
 def history(runs: Iterable[RunFigures], analysis: Analysis, judge: Judge) -> History:
     """Tell how a whole run stands among ``runs``. Its step is compared if it is known, for which the earlier runs'
     recordings are judged by ``judge``."""
-    earlier, step = like(runs, analysis), None
+    earlier, step = find_comparable_runs(runs, analysis), None
     if analysis.judgement.step is not None and earlier:
         last = {(run.run_id, run.began) for run in earlier[-2 * REFERENCE :]}
         judged = judge(list(dict.fromkeys(run.file for run in earlier[-2 * REFERENCE :])))

@@ -83,7 +83,7 @@ def compare(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Co
     pairs = [pair for pair in pairs if len(pair.time) > 1]
     far = NEAR + max(2 * interval, NEAR // 5)
     step = max(interval // 5, 2 * far // _MOST_SHIFTS, 1)
-    curve = _correlated(pairs, window, interval, step * np.arange(-(far // step), far // step + 1))
+    curve = _correlate(pairs, window, interval, step * np.arange(-(far // step), far // step + 1))
     found = _judged(pairs, interval, curve)
     if found.check != "elsewhere":
         return found
@@ -91,7 +91,7 @@ def compare(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Co
     if abs(found.shift) <= _SAME * interval:
         return found._replace(check="agrees", shift=0)
     best, zero = int(curve.r.argmax()), int(np.searchsorted(curve.shifts, 0))
-    if _is_alike(float(curve.r[best]), float(curve.r[zero]), _error(pairs, int(curve.n[best]))):
+    if _is_alike(float(curve.r[best]), float(curve.r[zero]), _standard_error(pairs, int(curve.n[best]))):
         return found._replace(check="several", shift=0, every=abs(found.shift))
     return found
 
@@ -137,20 +137,21 @@ def find(pairs: Sequence[Pair], window: tuple[int, int], interval: int) -> Compa
 def which(pairs: Sequence[Pair], window: tuple[int, int], interval: int, shift: int) -> int | None:
     """Find the pair of GPU and samples that fits at this ``shift`` (ns), clearly better than each other one. Returns its
     index in ``pairs``, None where there is none."""
-    curves = [_correlated([pair], window, interval, np.array([shift])) for pair in pairs]
+    curves = [_correlate([pair], window, interval, np.array([shift])) for pair in pairs]
     fits = [float(curve.r[0]) for curve in curves]
     best = max(range(len(fits)), key=fits.__getitem__, default=None)
     if best is None or fits[best] < _LEAST:
         return None
-    error = _error([pairs[best]], int(curves[best].n[0]))
+    error = _standard_error([pairs[best]], int(curves[best].n[0]))
     others = fits[:best] + fits[best + 1 :]
     is_clear = _z(fits[best]) >= _SURE * error and not any(_is_alike(fits[best], other, error) for other in others)
     return best if is_clear else None
 
 
-def _correlated(pairs: Sequence[Pair], window: tuple[int, int], interval: int, shifts: Ints) -> _Curve:
-    """Correlate the trace with the samples at each shift: over all pairs, each about its own mean, by the samples whose
-    intervals lie in the window."""
+def _correlate(pairs: Sequence[Pair], window: tuple[int, int], interval: int, shifts: Ints) -> _Curve:
+    """Correlate the trace with the samples at each of ``shifts`` (ns): over all pairs, each about its own mean, by the
+    samples whose intervals lie in the ``window``. Of many samples only every second, third ... counts. The correlation
+    is -1 at a shift with too few samples, or where either of the two hardly varies."""
     begin, stop = window
     stride = max(-(-sum(len(pair.time) for pair in pairs) // _MOST_SAMPLES), 1)
     sums, least = np.zeros((4, len(shifts))), np.zeros(len(shifts))
@@ -177,7 +178,7 @@ def _judged(pairs: Sequence[Pair], interval: int, curve: _Curve) -> Compared:
     best = int(r.argmax())
     if r[best] <= -1 or n[best] < FEWEST:
         return Compared("too few", is_flat=bool(n.max() >= FEWEST))
-    error = _error(pairs, n[best])
+    error = _standard_error(pairs, n[best])
     if r[best] < _LEAST or _z(r[best]) < _SURE * error:
         certain = error <= _CERTAIN and varies[best] >= _VARIES and r[best] < _LEAST
         return Compared("different" if certain else "nothing", r=float(r[best]))
@@ -204,7 +205,7 @@ def _z(r: float) -> float:
     return float(np.arctanh(np.clip(r, -0.999, 0.999)))
 
 
-def _error(pairs: Sequence[Pair], n: int) -> float:
+def _standard_error(pairs: Sequence[Pair], n: int) -> float:
     """Estimate the standard error of Fisher's z of ``n`` samples. Samples near each other count less (Bartlett's formula,
     for a series with the samples' own correlation from one to the next)."""
     before, after = (
@@ -221,6 +222,6 @@ def _refined(pairs: Sequence[Pair], window: tuple[int, int], interval: int, foun
     """Look for the peak more finely, within ``step`` ns of the shift in ``found``. Returns ``found`` with the shift and
     the correlation of the higher peak, or as it is if there is none."""
     fine = max(step // 20, 1)
-    curve = _correlated(pairs, window, interval, found.shift + fine * np.arange(-(step // fine), step // fine + 1))
+    curve = _correlate(pairs, window, interval, found.shift + fine * np.arange(-(step // fine), step // fine + 1))
     best = int(curve.r.argmax())
     return found._replace(shift=int(curve.shifts[best]), r=float(curve.r[best])) if curve.r[best] > found.r else found

@@ -140,8 +140,8 @@ def traced(match: Match, place: Mapping[int, int], scores: Scores) -> Traced | N
 
 
 def explain_window(match: Match, positions: Collection[int], window: Window) -> Traced | None:
-    """Tell what a trace shows of a window of the run and of the GPUs at these positions; not how typical that is. None where
-    it shows nothing of them."""
+    """Tell what a trace shows of a window of the run and of the GPUs at these positions; not how typical that is. None
+    if the trace is from another time, or only of other GPUs; one that is laid over no GPU is shown for any."""
     concerned = set(match.gpus.values() if match.gpus else match.beside)
     gpus = tuple(sorted(concerned & set(positions)))
     start, end = max(match.start, window.start), min(match.end, window.end)

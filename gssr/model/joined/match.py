@@ -427,7 +427,10 @@ class _TraceGpus:
         comes from."""
         gpus = self._reader.gpus
 
-        def named(track: Track, gpu: Track | None, process: Process | None) -> Track:
+        def rename_track(track: Track, gpu: Track | None, process: Process | None) -> Track:
+            """Call a track by the run's rank, node and GPU. ``gpu``: the track that stands for its GPU in this object's
+            tables; ``process``: the run's process that it is of; both None where that is not known. A GPU that can't be
+            told from others gets no node."""
             own: Gpu | None = None if gpu is None or gpu not in self.of else gpus[self.of[gpu]]
             track = track if process is None else track._replace(rank=process.rank)
             if own is not None:
@@ -436,7 +439,7 @@ class _TraceGpus:
                 return track._replace(node=None)  # not to be called like another
             return track._replace(node=(process and process.node) or track.node)
 
-        tracks = tuple(map(named, self._timeline.tracks, self._gpu_of, self._ranks))
+        tracks = tuple(map(rename_track, self._timeline.tracks, self._gpu_of, self._ranks))
         origin: Literal["unix", "by comparison"] = "unix" if clock in ("unix", "boot") else "by comparison"
         firsts = {gpu: tracks[at] for at, gpu in reversed(list(enumerate(self._gpu_of))) if gpu is not None}
         self.of = {firsts[gpu]: position for gpu, position in self.of.items()}

@@ -192,7 +192,7 @@ class Answers:
             moment = means.overall(np.array(query.gpus) if query.gpus else None)
         shown = Window(grid.start, grid.end)
         host = None if put_off else self._host_use(query, shown, read, growing)
-        recent = self._recent(query, end, read, growing)
+        recent = self._recent_means(query, end, read, growing)
         active_from = self._active_from(query, read, growing) if query.activity and not put_off else None
         energy = self._energy(query, shown, read, growing) if query.energy and not put_off else None
         curve = self._score_curve(query, shown, whole, quick, read) if query.score_columns and not put_off else None
@@ -260,7 +260,9 @@ class Answers:
         if metric not in DETECTION_METRICS:
             return tally.first
 
-        def average(part: Window, bins: int) -> Series:
+        def average_metric(part: Window, bins: int) -> Series:
+            """Average the metric over the GPUs in about ``bins`` columns of time or fewer, as ``warm_up_and_tear_down``
+            asks for it; in columns of FINEST seconds at least where samples were thinned."""
             least = FINEST if part.start < tally.thinned else 0.0
             width = choose_width(part.seconds, self._at_most(bins), self._interval, self._n_gpus, least=least)
             first = column_of(part.start, width)
@@ -268,7 +270,7 @@ class Answers:
             return columns[0].grid(math.inf)[1]
 
         def compute() -> float:
-            return tally.first + warm_up_and_tear_down(average, Window(tally.first, tally.last))[0]
+            return tally.first + warm_up_and_tear_down(average_metric, Window(tally.first, tally.last))[0]
 
         return self._kept("active_from", Window(tally.first), query, growing, compute)
 
@@ -310,8 +312,9 @@ class Answers:
         ends = growing and end >= tally.last
         return self._means("window", Window(grid.start, math.inf if query.end is None else end), query, read, ends)
 
-    def _recent(self, query: Query, end: float, read: Read, growing: bool) -> Means:
-        """Return the means over the minute up to ``end``, unix s."""
+    def _recent_means(self, query: Query, end: float, read: Read, growing: bool) -> Means:
+        """Return the means over the minute up to ``end``, unix s. The minute is widened to whole rollups where samples
+        were thinned, or would be many."""
         if query.end is None and growing:
             return self._tally.recent()
         begin, step = end - RECENT_SECONDS, LEVELS[0]

@@ -188,7 +188,7 @@ class WatchedRecording:
         self._gone, self._problem = False, None
         before = marks(files)
         try:
-            reader = self._read_anew()
+            reader = self._reopen()
         except RecordingError as error:
             if self._opened is None and all(size == 0 for _, _, size in files):
                 return  # made, and nothing in it yet
@@ -225,14 +225,15 @@ class WatchedRecording:
         """Return the opened run; while it grows, as it is at this look. Raises _ChangedError where it has other GPUs by
         now: ranks have begun, or their files were merged, and positions in what is read are not those in what is known."""
         if self._reader is None:
-            reader, opened = self._read_anew(), self._opened
+            reader, opened = self._reopen(), self._opened
             if opened is not None and (reader.run.run_id, reader.gpus) != (opened.run_id, opened.gpus):
                 raise _ChangedError
         assert self._reader is not None
         return self._reader
 
-    def _read_anew(self) -> RunReader:
-        """Open the recording and return the run as it is now. Raises RecordingError."""
+    def _reopen(self) -> RunReader:
+        """Open the recording anew and return the run that is asked for, else the one that is watched, else the newest,
+        as it is now. Raises RecordingError, also if the run that is asked for is not there."""
         self._recording = open_recording(self.path, self._note_progress)
         runs = self._recording.runs
         wanted = self._run_id or (self._run.run_id if self._run else None)

@@ -113,7 +113,7 @@ class WatchedTrace:
             except TraceError as error:
                 raise UnreadableError(str(error)) from error
         else:
-            frame = self._known(query, quick and len(self._trace.intervals) > LARGE)
+            frame = self._make_frame(query, quick and len(self._trace.intervals) > LARGE)
         self.growing = not frame.refined
         return frame
 
@@ -167,9 +167,9 @@ class WatchedTrace:
             found.setdefault(self._trace.names[own.name[at]], own.start[at] / NS)
         return found
 
-    def _known(self, query: Query, quick: bool) -> Result:
-        """Return the frame. If the pattern of the metric takes too long, it is the frame of another metric, and its
-        ``problem`` says so."""
+    def _make_frame(self, query: Query, quick: bool) -> Result:
+        """Return the frame. If a custom metric can't be computed, as its pattern takes too long, it is the frame of
+        another metric, and its ``problem`` says so. Raises ValueError for any other metric."""
         try:
             return self._frame(query, quick)
         except ValueError as error:

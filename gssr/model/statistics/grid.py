@@ -178,9 +178,11 @@ class Columns:
     def made_of(
         cls, other: "Columns", width: float, first: int, n_columns: int, sliding: bool, start: float, end: float
     ) -> "Columns | None":
-        """Make columns of the samples that ``other`` counts, or return None if it has no finer columns of all of them.
+        """Make columns of the samples that ``other`` counts, or return None if ``width`` is no multiple of its width, or
+        it has not all of the columns in which there are samples.
 
-        ``start`` and ``end`` are the times of the first and the newest sample, unix s.
+        ``width`` (s), ``first``, ``n_columns`` and ``sliding`` are as in ``Columns``. ``start`` and ``end`` are the
+        times of the first and the newest sample, unix s.
         """
         ratio = round(width / other.width)
         if abs(ratio * other.width - width) > 1e-9 * width:

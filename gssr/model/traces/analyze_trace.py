@@ -641,7 +641,7 @@ def _of_gpu(
     edges = begin + np.arange(bins + 1) * (stop - begin) // bins
     in_steps = np.zeros(len(own_steps), np.int64)
     step_times = part.times(own_steps)
-    beside = covered.beside(gpu, links)
+    beside = covered.times_on_host(gpu, links)
     waits = no_waits(beside)
     n_kernels = under = exposed_collectives = 0
     last_collective: int | None = None

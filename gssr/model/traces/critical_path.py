@@ -228,12 +228,12 @@ def _win(graph: _Graph, files: Sequence[Dependencies], key: Key) -> int:
             node = graph.place[ends]
             same = (file.name[node] == code) & (file.category[node] == Category[kind.upper()])
             cost[ends[same]] = 0
-    return int(graph.time.max()) - _last(graph, cost)
+    return int(graph.time.max()) - _find_latest_time(graph, cost)
 
 
-def _last(graph: _Graph, cost: Ints) -> int:
-    """Go through all moments in their order, each ``cost`` after the last of those before it. Returns the last one's time;
-    moments with none before them stay where they are."""
+def _find_latest_time(graph: _Graph, cost: Ints) -> int:
+    """Find when the latest moment comes, ns, if each comes ``cost`` (ns [n]) after the last of those before it; moments
+    with none before them stay where they are."""
     first = np.where(graph.before[0] < 0, graph.time, 0).tolist()
     reached: list[int] = [*first, -1 << 62]  # what is not there (-1) is reached before all else
     columns: list[list[int]] = [*graph.before.tolist(), cost.tolist()]

@@ -180,17 +180,22 @@ def _waiting_calls(part: TracePiece, rows: Ints, call: Ints) -> tuple[Ints, Ints
     launched = np.where(call >= 0, part.start[call], np.iinfo(np.int64).max)
     of_call, of_work = process[own.track[waiting]], np.where(call >= 0, process[own.track[call]], -1)
 
-    def fits(at: Ints, work: Ints) -> Flags:
+    def may_wait_for(at: Ints, work: Ints) -> Flags:
+        """Flag the pairs of a call and a piece of work that it may have waited for: work of the same process, on the
+        stream that the call waits for, if that is known, which was launched when the call began and ended after that.
+        ``at``: places in ``waiting``; ``work``: places in ``rows``, as many."""
         on = own.track[rows[work]]
         return np.asarray(
             (of_work[work] == of_call[at]) & (launched[work] <= part.start[waiting[at]])
             & ((stream[at] < 0) | (on == stream[at])) & (end[work] > part.start[waiting[at]]),
         )  # fmt: skip
 
-    waited = _last_ended(end, part.end(waiting), fits)
+    waited = _last_ended(end, part.end(waiting), may_wait_for)
     waiting, stream, of_call, waited = (each[waited >= 0] for each in (waiting, stream, of_call, waited))
     first = own.track[rows[waited]]
-    also = _last_ended(end, part.end(waiting), lambda at, work: fits(at, work) & (own.track[rows[work]] != first[at]))
+    also = _last_ended(
+        end, part.end(waiting), lambda at, work: may_wait_for(at, work) & (own.track[rows[work]] != first[at])
+    )
     found = [np.concatenate([waited, copies]), np.concatenate([also, np.full(len(copies), -1)])]
     return np.concatenate([waiting, copying]), np.stack(found)
 

@@ -15,15 +15,18 @@ MOST_WORK = 1_000_000
 
 
 def derived_counters(part: TracePiece, links: Links) -> tuple[Counter, ...]:
-    """Return for each stream how many launches had not begun, "queue length, stream 7", and for each GPU and kind of copy
-    the bytes per second of the copies that ran, "bandwidth, HtoD": their sizes over their lengths, added up. Launches that
-    the trace does not tell, and copies of unknown size, do not count; there are no counters with more than MOST_WORK."""
+    """Return for each stream how many launches had not begun, "queue length, stream 7", and for each GPU and kind of
+    copy or memset the bytes per second of those that ran, "bandwidth, HtoD": their sizes over their lengths, added up.
+    Launches that the trace does not tell, and copies of unknown size, do not count. There are no counters of a part with
+    more than MOST_WORK pieces of work, nor of one that is analyzed as HTA does."""
     if part.like_hta or len(links.rows) > MOST_WORK:
         return ()
-    return (*_queues(part, links), *_bandwidths(part, links))
+    return (*_count_waiting_launches(part, links), *_add_up_bandwidths(part, links))
 
 
-def _queues(part: TracePiece, links: Links) -> Iterator[Counter]:
+def _count_waiting_launches(part: TracePiece, links: Links) -> Iterator[Counter]:
+    """Count the launches that wait in each stream: from the begin of the call that launched until the work begins.
+    Yields a counter for each stream with work whose call is known."""
     own = part.timeline.intervals
     linked = (links.call >= 0) & np.isin(own.kind[links.rows], BUSY)
     rows, call = links.rows[linked], links.call[linked]
@@ -36,7 +39,9 @@ def _queues(part: TracePiece, links: Links) -> Iterator[Counter]:
         yield Counter(f"queue length, stream {'?' if stream is None else stream}", "", "gauge", time, waiting, at)
 
 
-def _bandwidths(part: TracePiece, links: Links) -> Iterator[Counter]:
+def _add_up_bandwidths(part: TracePiece, links: Links) -> Iterator[Counter]:
+    """Add up the bytes per second of the copies and memsets that run, of each kind on each GPU. Those without a known
+    size, a length or a GPU are left out. Yields the counters by GPU and kind; each is on the track of its first copy."""
     own = part.timeline.intervals
     sized = np.isin(own.kind[links.rows], (Kind.MEMCPY, Kind.MEMSET))
     rows = links.rows[sized]

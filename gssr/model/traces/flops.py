@@ -67,9 +67,10 @@ def by_operator(part: TracePiece, calls: FlopsByCall) -> tuple[OperatorFlops, ..
 
 
 def by_step(part: TracePiece, calls: FlopsByCall, steps: Ints) -> list[tuple[float | None, float | None]]:
-    """Return for each step (``steps``: rows) the floating-point operations of the calls of its rank that began in it, and
-    their share of what the rank's GPUs could have made in the step with dense BF16 inputs. None where no shapes are
-    recorded, or a call's is unknown."""
+    """Return for each step (``steps``: rows) the floating-point operations of the calls of its rank that began in it,
+    and their share of what the rank's GPUs could have made in the step with dense BF16 inputs. Both are None where no
+    shapes are recorded, no such call began, or a call's are unknown; the share is None also where the GPU's peak is
+    unknown."""
     tracks, of = part.timeline.tracks, part.timeline.intervals.track
     _, peak = _model(part)
     if not part.timeline.shapes:

@@ -105,7 +105,9 @@ class _RankOperations(NamedTuple):
         return next((each for each in self.unfinished if each.group != group), None)
 
 
-def _by_group(dump: RankDump) -> _RankOperations:
+def _group_operations(dump: RankDump) -> _RankOperations:
+    """Sort a rank's operations by their groups. Sends and receives that are over, or whose other rank is not known, are
+    left out of ``transfers``."""
     collective: dict[str, dict[int, Operation]] = {}
     transfers: dict[str, list[Operation]] = {}
     for each in dump.operations:
@@ -123,7 +125,7 @@ def analyze_hang(dumps: Sequence[RankDump]) -> HangAnalysis:
         if dump.rank in by_rank:
             other = by_rank[dump.rank].dump.path
             raise TraceError(f"{dump.path}: is of rank {dump.rank}, as {other} is: name the dumps of one hang alone")
-        by_rank[dump.rank] = _by_group(dump)
+        by_rank[dump.rank] = _group_operations(dump)
     waits: list[Wait] = []
     transfers: list[Transfer] = []
     members: set[int] = set()

@@ -69,8 +69,8 @@ def _alike(texts: Sequence[str]) -> Ints:
 
 
 def all_calls(a: Sequence[FileCalls] | None, b: Sequence[FileCalls] | None) -> tuple[FileCalls, ...] | None:
-    """Add up the operations on files of two parts of a run, as ``file_calls`` returns them. None counts as nothing; None if
-    both are."""
+    """Add up the operations on files of two parts of a run, as ``file_calls`` returns them, those that took longest
+    first. None counts as nothing; None if both are."""
     if a is None or b is None:
         return None if a is b else tuple(a or b or ())
     found: dict[tuple[str | None, ...], FileCalls] = {}

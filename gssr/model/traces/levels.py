@@ -10,7 +10,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import OF_COUNTER, OF_NAME, OF_OWN
-from gssr.model.custom_metrics import Custom, Term, custom, fitting
+from gssr.model.custom_metrics import Custom, Term, custom, flag_matching_names
 from gssr.model.results import Means
 from gssr.model.traces.cells import ByOwner, CellPieces, cells
 from gssr.model.traces.gpu_names import MOST_INDEX, as_recorded, gpus_of, names_of
@@ -271,7 +271,7 @@ class Level:
         places."""
         key = term._replace(what="bytes" if term.what == "bytes" else "share")
         if key not in self._fit:
-            found = self._of_names(fitting(self._part.timeline.names, term.pattern))
+            found = self._of_names(flag_matching_names(self._part.timeline.names, term.pattern))
             self._fit[key] = found[self._part.timeline.intervals.size[found] >= 0] if term.what == "bytes" else found
         return self._fit[key]
 

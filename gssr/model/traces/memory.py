@@ -119,12 +119,14 @@ def device_memories(path: str, dump: Snapshot | CategoryTimeline, limit: int | N
     """Return the memory of each GPU of the file ``path``, which holds ``dump``, that has any. ``limit``: bytes into which it
     should fit, None if nobody asks."""
     if isinstance(dump, CategoryTimeline):
-        return [_of_timeline(path, dump, limit)]
+        return [_summarize_timeline(path, dump, limit)]
     devices = sorted({segment.device for segment in dump.segments} | set(dump.events))
-    return [_of_snapshot(path, dump, device, limit) for device in devices]
+    return [_summarize_snapshot(path, dump, device, limit) for device in devices]
 
 
-def _of_timeline(path: str, held: CategoryTimeline, limit: int | None) -> DeviceMemory:
+def _summarize_timeline(path: str, held: CategoryTimeline, limit: int | None) -> DeviceMemory:
+    """Summarize a timeline of bytes by category. Of several moments at the peak the first counts. Without steps the peak
+    is 0 bytes at an unknown time. ``limit`` is as in ``device_memories``."""
     totals = held.sizes.sum(axis=1)
     peak = int(totals.argmax()) if len(totals) else None
     times = held.times - held.times[:1]
@@ -205,7 +207,10 @@ def _reserved(segments: Sequence[Segment], events: Sequence[MemoryEvent]) -> Int
     return reserved
 
 
-def _of_snapshot(path: str, held: Snapshot, device: int, limit: int | None) -> DeviceMemory:
+def _summarize_snapshot(path: str, held: Snapshot, device: int, limit: int | None) -> DeviceMemory:
+    """Summarize what a snapshot holds of one GPU. Of several moments at the peak the first counts. Times are unknown
+    unless every step has one and none is before the step that precedes it. ``limit`` is as in ``device_memories``; it
+    holds for the peak, without a history for the end."""
     segments = [segment for segment in held.segments if segment.device == device]
     events = held.events.get(device, ())
     lives = _lives(segments, events)

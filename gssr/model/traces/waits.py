@@ -55,9 +55,10 @@ class CoveredTimes:
         self._by: dict[str, list[Callable[[Sequence[int]], Ints] | None]] = {}
         self._covered: dict[tuple[str, tuple[int, ...]], tuple[Segments | None, ...]] = {}
 
-    def beside(self, gpu: int, links: Links) -> tuple[Segments | None, ...]:
-        """Return the times on the threads of the processes that launch a GPU's work (``links``), or of the GPU's rank where
-        no launch is known: one for each field of Waits, None where nothing of the kind was traced."""
+    def times_on_host(self, gpu: int, links: Links) -> tuple[Segments | None, ...]:
+        """Return the times that data loading, waiting calls and the gaps between steps cover on the threads of the
+        processes that launch a GPU's work (``links``), or of the GPU's rank where no launch is known: one for each field
+        of Waits, None where nothing of the kind was traced."""
         launching = np.unique(self._part.timeline.intervals.track[links.call[links.call >= 0]])
         if len(launching):
             numbers = np.unique(self._number_of_track["process"][launching])

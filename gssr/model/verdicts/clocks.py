@@ -168,13 +168,13 @@ def _held_down(
         celsius = float(np.nanmax(hottest[list(which)]))
         evidence.append(finding_in_words("temperature", celsius, f"up to {celsius:.0f} °C"))
     if rule.code != "power_capped":  # which tells it beside its threshold
-        evidence += _clock_of(job, which)
+        evidence += _describe_clock(job, which)
     lost = _slowed(job, which)
     title = {**group(job, which), "their": "its" if len(which) == 1 else "their", "cost": _cost(job, which)}
     return RuleMatch(title, tuple(evidence), rule.graded(lost), whole(job), which, lost=lost)
 
 
-def _clock_of(job: JobEvidence, which: tuple[int, ...]) -> list[Finding]:
+def _describe_clock(job: JobEvidence, which: tuple[int, ...]) -> list[Finding]:
     """Make a finding of the mean clock at which these GPUs work, beside that of the other used GPUs or else their
     model's highest clock. [] if it is unknown."""
     clocks = job.clocks_at_work

@@ -101,7 +101,8 @@ def _place_of_rank(event: Event) -> str:
     needs=(),
 )  # fmt: skip
 def gpu_errors(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match XIDs and memory errors of GPUs: critical where the GPU, its memory or its links are at fault."""
+    """Match XIDs and memory errors of GPUs, each GPU's if they are as many as the threshold: critical where the GPU, its
+    memory or its links are at fault."""
     evidence = job.evidence
     place = {gpu.gpu: position for position, gpu in enumerate(evidence.gpus)}
     errors = [
@@ -152,8 +153,8 @@ def _told(job: JobEvidence, gpu: int, event: Event) -> Finding:
     needs=(),
 )  # fmt: skip
 def gpu_lost(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match GPUs that were lost while they were sampled, for good or for a while; never those that nobody sampled any
-    more."""
+    """Match GPUs that were lost while they were sampled, for good or for a while, for at least the threshold in the
+    window; never those that nobody sampled any more."""
     evidence, losses = job.evidence, _losses(job)
     away = {
         gpu: sum(min(back, evidence.end) - max(gone, evidence.start) for gone, back in times)

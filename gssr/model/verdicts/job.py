@@ -87,7 +87,7 @@ class JobEvidence:
     @cached_property
     def span(self) -> tuple[float, float]:
         """The time in which the job works, (start, end) in unix s: without what is before its work begins and after it
-        ends."""
+        ends. All of the evidence's time if there is nothing else."""
         at = np.flatnonzero(self.steady)
         if not len(at):
             return self.evidence.start, self.evidence.end

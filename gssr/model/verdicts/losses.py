@@ -494,7 +494,7 @@ _REGULAR = 0.15
 def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match idle time for which no cause was found and which is no pause of all GPUs that ``pauses`` or
     ``recurring_dips`` is about. None if it takes less of the GPU time than the least threshold."""
-    found = _pauses(job)
+    found = _find_pauses(job)
     is_told = bool(found) and (_period(found) is None or not _may_beat(job))
     return None if is_told else _unexplained(job, rule, "")
 
@@ -509,7 +509,7 @@ def pauses(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs whose GPUs all do nothing together, once or several times, for no cause that was found, but without a
     regular period. None if there are no such pauses, if they come back with a period (``recurring_dips``), if most of
     the time lost for no cause lies outside of them, or if that takes less of the GPU time than the least threshold."""
-    found = _pauses(job)
+    found = _find_pauses(job)
     if not found or _period(found) is not None:
         return None
     own = _unexplained(job, rule, "")
@@ -529,7 +529,7 @@ def recurring_dips(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs whose GPUs all do nothing together, again and again with the same period, for no cause that was found.
     None if there is no such period, if it may only be a beat of the steps with samples far apart, or if time lost for no
     cause takes less of the GPU time than the least threshold."""
-    found = _pauses(job)
+    found = _find_pauses(job)
     period = _period(found)
     if period is None or _may_beat(job):
         return None
@@ -546,9 +546,9 @@ def _unexplained(job: JobEvidence, rule: Rule, form: str) -> RuleMatch | None:
     return _graded(job, rule, share, "idle, and nothing that was measured explains it", {"form": form}, bins=bins)
 
 
-def _pauses(job: JobEvidence) -> list[tuple[float, float]]:
-    """Find when, (start, end) in unix s, nearly all GPUs were idle at once for no cause that was found, for at least
-    two bins. Kernels that run for a few per cent of the time are work of a job that never does more, and no pause.
+def _find_pauses(job: JobEvidence) -> list[tuple[float, float]]:
+    """Find when, (start, end) in unix s, at least half of the GPU time was idle for no cause that was found, for at
+    least two bins. Kernels that run for a few per cent of the time are work of a job that never does more, and no pause.
 
     Empty also if most of the time that is lost for no cause lies outside.
     """

@@ -49,8 +49,9 @@ GREATEST = 1e15
 
 
 def load(path: str, table: RuleTable = TABLE) -> RuleTable:
-    """Read a site's file and return the table as the file changes it. Rules that it turns off are not in it. Raises
-    ValueError with one sentence that names the file and what is wrong in it."""
+    """Read a site's file and return the table as the file changes it; a table of one section is changed by that section
+    alone. Rules that the file turns off are not in it. Raises ValueError with one sentence that names the file and what
+    is wrong in it."""
     import tomllib  # here, because hardly any page has rules of its own
 
     try:

@@ -67,7 +67,7 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, 
     apart = np.nan_to_num(np.abs(edge - outermost))
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
     lost = {event.gpu for event in job.evidence.events if event.kind == "gpu_lost"}
-    outlasts = apart > _longest_pauses(job)  # else it may only be the turn of the others
+    outlasts = apart > _find_longest_pauses(job)  # else it may only be the turn of the others
     rests = _activity_between(job, edge, outermost) <= IDLE_ACTIVITY  # else it works on, if less than before
     which = tuple(at for at in positions((apart >= least) & outlasts & rests) if job.evidence.gpus[at].gpu not in lost)
     if not which or holds(job, "hang") or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
@@ -96,9 +96,9 @@ def _activity_between(job: JobEvidence, edge: Floats, outermost: float) -> Float
     return np.asarray(active / np.maximum(between.sum(axis=1), 1), np.float64)
 
 
-def _longest_pauses(job: JobEvidence) -> Floats:
+def _find_longest_pauses(job: JobEvidence) -> Floats:
     """Find the longest time that each GPU idles without a break between its first work and its last, s [n_gpus]; 0 if it
-    never works or never idles."""
+    never works or never idles. A bin in which its activity is unknown is a break."""
     begins, ends = working_spans(job.account)
     times, width = job.breakdown.times, job.breakdown.width
     idles = ~does_something(job.account.activity.active) & job.account.activity.is_known

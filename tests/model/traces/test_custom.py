@@ -9,7 +9,7 @@ from timelines import CPU, Events, gpu
 
 from gssr.metrics import metric_named
 from gssr.model import custom_metrics as customs
-from gssr.model.custom_metrics import custom, fitting
+from gssr.model.custom_metrics import custom, flag_matching_names
 from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.levels import levels_of
 from gssr.model.traces.only import NOTHING, Limit, Only
@@ -78,22 +78,22 @@ def test_what_is_no_metric_is_refused_in_a_sentence(text: str) -> None:
 
 
 def test_a_slash_is_written_with_a_backslash() -> None:
-    assert fitting(("a/b", "ab"), custom(r"w=share(/a\/b/)").top.pattern).tolist() == [True, False]
+    assert flag_matching_names(("a/b", "ab"), custom(r"w=share(/a\/b/)").top.pattern).tolist() == [True, False]
 
 
 def test_a_pattern_without_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(customs, "PATIENCE", 0.3)
     began = time.monotonic()
     with pytest.raises(ValueError, match="simpler pattern"):
-        fitting(("a" * 64 + "b",), "^(a+)+$")
+        flag_matching_names(("a" * 64 + "b",), "^(a+)+$")
     assert time.monotonic() - began < 30
 
 
 def test_names_are_whatever_files_hold() -> None:
     names = ("plain", "ünïcode ☃", "line\nbreak", "\udcff broken", "nul\0")
-    assert fitting(names, "(n|b)").tolist() == [True, True, True, True, True]
-    assert fitting(names, "snow|☃").tolist() == [False, True, False, False, False]
-    assert fitting((), "(x)").tolist() == []
+    assert flag_matching_names(names, "(n|b)").tolist() == [True, True, True, True, True]
+    assert flag_matching_names(names, "snow|☃").tolist() == [False, True, False, False, False]
+    assert flag_matching_names((), "(x)").tolist() == []
 
 
 def test_only_some_intervals_are_left_and_copies_stay_what_they_are() -> None:
