@@ -72,14 +72,16 @@ def select_gpus(gpus: Sequence[Identity], selectors: Sequence[str] | None) -> tu
         return tuple(range(len(gpus)))
     found: set[int] = set()
     for selector in selectors:
-        named = _named(gpus, selector.strip())
+        named = _find_named(gpus, selector.strip())
         if not named:
             raise ValueError(f"no GPU {selector!r} in this run: it has {listed(gpus)}")
         found.update(named)
     return tuple(sorted(found))
 
 
-def _named(gpus: Sequence[Identity], selector: str) -> list[int]:
+def _find_named(gpus: Sequence[Identity], selector: str) -> list[int]:
+    """Find the positions of the GPUs that a selector names, ascending; empty if it names none. A number below their
+    count is a position, whatever is called so."""
     if selector == "all":
         return list(range(len(gpus)))
     if selector.isdecimal() and int(selector) < len(gpus):

@@ -201,6 +201,8 @@ def only_reads(tables: Container[str]) -> Authorizer:
     of a view or trigger."""
 
     def authorize(action: int, first: str | None, second: str | None, _: str | None, inside: str | None) -> int:
+        """Answer whether a statement may do this, as SQLite asks it of an authorizer. ``inside``: the view or trigger on
+        whose behalf it would be done."""
         if action == _READ and first in tables and inside is None:
             return _OK  # nearly always: each column of each statement is asked for
         name = str(first).lower()

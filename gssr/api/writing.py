@@ -171,7 +171,7 @@ def _nodes(column: "pd.Series[Any]") -> NDArray[Any]:
 
 
 def _ranks(column: "pd.Series[Any]") -> Ints:
-    found = _numbers(column, "rank")
+    found = _to_floats(column, "rank")
     if (found < 0).any() or (found != np.floor(found)).any():
         raise ValueError("'rank' holds something else than whole numbers from 0 on")
     return found.astype(np.int64)
@@ -217,7 +217,7 @@ def _times(column: "pd.Series[Any]") -> Floats:
         utc = pd.to_datetime(column, utc=True)
         found: Floats = np.asarray((utc - pd.Timestamp(0, tz="UTC")).dt.total_seconds(), np.float64)
     else:
-        found = _numbers(column, "time")
+        found = _to_floats(column, "time")
     if not np.isfinite(found).all():
         raise ValueError("'time' has rows without a time")
     wrong = found[(found < 0) | (found > LATEST)]
@@ -275,7 +275,7 @@ def _is_integer(name: str) -> bool:
 def _values(column: "pd.Series[Any]", name: str) -> Floats:
     """Convert a column to floats. Raises ValueError if its values cannot be of this metric or column: percentages,
     negative shares."""
-    found = _numbers(column, name)
+    found = _to_floats(column, name)
     least, greatest = float(np.nanmin(found, initial=0.0)), float(np.nanmax(found, initial=0.0))
     ratio = name == "cpu_utilization" if name not in BY_NAME else BY_NAME[name].unit == RATIO
     if ratio and greatest > _MOST_OF_A_RATIO:
@@ -289,7 +289,9 @@ def _values(column: "pd.Series[Any]", name: str) -> Floats:
     return found
 
 
-def _numbers(column: "pd.Series[Any]", name: str) -> Floats:
+def _to_floats(column: "pd.Series[Any]", name: str) -> Floats:
+    """Convert a column to floats [rows], with NaN for missing values. Raises ValueError, which calls the column
+    ``name``, if a value is no number."""
     try:
         found: Floats = np.asarray(column.astype("Float64").to_numpy(np.float64, na_value=np.nan), np.float64)
     except (TypeError, ValueError):

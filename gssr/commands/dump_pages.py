@@ -59,7 +59,7 @@ def analyze_dumps(names: Sequence[str], options: argparse.Namespace) -> int:
     try:
         limit = None if options.memory_limit is None else bytes_of("--memory-limit", options.memory_limit)
         most = None if options.max_size is None else bytes_of("--max-size", options.max_size)
-        read = _memory if is_memory else _profiled if PROFILES[0] in together else _hang
+        read = _read_memory if is_memory else _read_profiled_kernels if PROFILES[0] in together else _read_hang
         shown, problems = read(files, most, limit)
     except ValueError as error:
         return fail(str(error), USAGE)
@@ -104,7 +104,10 @@ def _each_read(files: Sequence[str], read: Callable[[str], Any]) -> tuple[list[A
     return found, problems
 
 
-def _memory(files: Sequence[str], most: int | None, limit: int | None) -> tuple[_OwnReport | None, list[str]]:
+def _read_memory(files: Sequence[str], most: int | None, limit: int | None) -> tuple[_OwnReport | None, list[str]]:
+    """Read memory snapshots and timelines, and prepare their report. Returns it, None if no file holds memory of a GPU,
+    and sentences on what can't be read. ``most``: bytes that a file may unpack to, None for the default; ``limit``:
+    bytes into which the memory should fit, None if nobody asks."""
     from gssr.model.traces.memory import device_memories
     from gssr.report.memory import TABLES, memory_document, memory_page, memory_rows
     from gssr.traces.memory_dump import read_memory_dump
@@ -121,7 +124,10 @@ def _memory(files: Sequence[str], most: int | None, limit: int | None) -> tuple[
     ), problems  # fmt: skip
 
 
-def _hang(files: Sequence[str], most: int | None, _limit: int | None) -> tuple[_OwnReport | None, list[str]]:
+def _read_hang(files: Sequence[str], most: int | None, _limit: int | None) -> tuple[_OwnReport | None, list[str]]:
+    """Read dumps of NCCL's flight recorder, and prepare their report. Returns it, None if no file can be read, and
+    sentences on those that can't. ``most``: bytes that a file may unpack to, None for the default. Raises TraceError if
+    two dumps are of one rank."""
     from gssr.model.traces.hang import analyze_hang
     from gssr.report.hang import TABLES, hang_document, hang_page, hang_rows
     from gssr.traces.flight_recorder import read_flight_recorder
@@ -135,7 +141,12 @@ def _hang(files: Sequence[str], most: int | None, _limit: int | None) -> tuple[_
     ), problems  # fmt: skip
 
 
-def _profiled(files: Sequence[str], most: int | None, _limit: int | None) -> tuple[_OwnReport | None, list[str]]:
+def _read_profiled_kernels(
+    files: Sequence[str], most: int | None, _limit: int | None
+) -> tuple[_OwnReport | None, list[str]]:
+    """Read kernels that Nsight Compute measured, and prepare their report, with how much of the traces among the files
+    each of them takes. Returns it, None if no file of Nsight Compute can be read, and sentences on those that can't.
+    ``most``: bytes that a file may unpack to, None for the default. Raises TraceError for a trace that can't be read."""
     from gssr.model.traces.profiled_kernels import most_time_unprofiled, profiled_kernels
     from gssr.recognise import NCU_CSV, TRACES, recognise
     from gssr.render.function_names import short_name

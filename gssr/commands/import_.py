@@ -183,7 +183,8 @@ def _imported(paths: list[str], output: str, replaces: bool, told: "ImportHints"
         return fail(f"-o {output}: is also an input", USAGE)
     bar, done = ProgressBar("importing"), 0
 
-    def read() -> "list[ForeignSeries]":
+    def read_files() -> "list[ForeignSeries]":
+        """Read the series of all files, and draw how far that is. Raises RecordingError."""
         files = files_in(paths, told)
         size = sum(os.path.getsize(path) for those in files.values() for path in those) or 1
 
@@ -194,7 +195,7 @@ def _imported(paths: list[str], output: str, replaces: bool, told: "ImportHints"
 
         return open_files(files, told, took)
 
-    return _written(read, output, replaces, told, bar.clear)
+    return _written(read_files, output, replaces, told, bar.clear)
 
 
 def _written(

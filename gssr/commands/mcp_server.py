@@ -203,7 +203,9 @@ def server(folder: str) -> MCPServer:
     made = MCPServer("gssr", instructions=_INSTRUCTIONS, version=__version__, log_level="ERROR")
     reads = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
-    def checked(*paths: str, to_list: bool = False) -> list[str]:
+    def check_paths(*paths: str, to_list: bool = False) -> list[str]:
+        """Return paths as they are below the folder. Raises ToolError for one outside of it, and, unless they are only
+        ``to_list``, for one through a link."""
         try:
             found = [path_below(folder, path) for path in paths]
             for relative in () if to_list else found:
@@ -221,7 +223,7 @@ def server(folder: str) -> MCPServer:
     @made.tool(annotations=reads)
     async def list_recordings(path: str = ".", skip_lines: int = 0) -> str:
         """List the recordings (one line per run) and the traces below a folder, with the paths by which to ask for them."""
-        (relative,) = checked(path, to_list=True)
+        (relative,) = check_paths(path, to_list=True)
         return await to_thread.run_sync(lambda: answer(_listed(folder, relative), skip_lines))
 
     @made.tool(annotations=reads)
@@ -231,18 +233,18 @@ def server(folder: str) -> MCPServer:
         traces of one run. run: its id, label or number, of a recording of several; detail: low, medium or high."""
         if detail not in ("low", "medium", "high"):
             raise ToolError(f"detail: {detail!r} is none of low, medium, high")
-        words = ["analyze", "--width", "100", "-v", detail, *([f"--run={run}"] if run else []), *checked(path)]
+        words = ["analyze", "--width", "100", "-v", detail, *([f"--run={run}"] if run else []), *check_paths(path)]
         return await answered(words, skip_lines)
 
     @made.tool(annotations=reads)
     async def compare(path: str, other: str, skip_lines: int = 0) -> str:
         """Say what is better or worse in the second recording or trace than in the first, and what is only noise."""
-        return await answered(["compare", "--width", "100", *checked(path, other)], skip_lines)
+        return await answered(["compare", "--width", "100", *check_paths(path, other)], skip_lines)
 
     @made.tool(annotations=reads)
     async def trace_table(path: str, table: str, skip_lines: int = 0) -> str:
         """Return a table of a trace as CSV, the largest first where it has an order: kernels, copies, gaps, steps, ranges,
         collectives, cuda_gpu_kern_sum and others; a name that does not exist is answered by the names that do."""
-        return await answered(["analyze", f"--csv={table}", *checked(path)], skip_lines)
+        return await answered(["analyze", f"--csv={table}", *check_paths(path)], skip_lines)
 
     return made

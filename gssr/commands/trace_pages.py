@@ -134,7 +134,8 @@ def _show(
     from gssr.report.terminal import to_text
     from gssr.report.trace import json_pieces, pieces_of_runs, trace_page
 
-    def drawn() -> "Iterator[tuple[TraceSet, TraceAnalysis]]":
+    def draw_each() -> "Iterator[tuple[TraceSet, TraceAnalysis]]":
+        """Yield the analyses, after drawing the picture and the report that are asked for of each."""
         for run, trace in analyses:
             if options.png is not None:
                 _draw(trace, options.png)
@@ -145,7 +146,7 @@ def _show(
     if options.csv is None and not options.json:
         asked = PageOptions(options.width, page_options.ascii_only(options), options.verbosity)
         rows: list[Row] = []
-        for run, trace in drawn():
+        for run, trace in draw_each():
             own = names if is_one else [source.path for source in run.sources]
             rows += [
                 *([(), ()] if rows else []),
@@ -154,9 +155,9 @@ def _show(
         return put(to_text(rows, page_options.wants_color(options), asked.ascii))
     with Spool() as spool:
         if not is_one:
-            found = pieces_of_runs(trace for _, trace in drawn())
+            found = pieces_of_runs(trace for _, trace in draw_each())
         else:
-            ((_, trace),) = drawn()
+            ((_, trace),) = draw_each()
             found = json_pieces(trace) if options.json else _csv(trace, options.csv)
         for piece in found:
             try:

@@ -141,7 +141,9 @@ def _presence_check(client: Any, what: str) -> Callable[[], None]:
 
     alone_since: float | None = None
 
-    def check() -> None:
+    def check_presence() -> None:
+        """Raise NoWorkersError if the scheduler is gone, or has been without a worker at every call for more than
+        _PATIENCE s."""
         nonlocal alone_since
         if client.status not in ("running", "connecting"):
             raise NoWorkersError(f"{what}: the scheduler is gone")
@@ -152,4 +154,4 @@ def _presence_check(client: Any, what: str) -> Callable[[], None]:
         if time.monotonic() - alone_since > _PATIENCE:
             raise NoWorkersError(f"{what}: all workers are gone, and none has come back in {_PATIENCE:.0f} s")
 
-    return check
+    return check_presence

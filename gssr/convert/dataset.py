@@ -179,9 +179,10 @@ class _FileAside:
         self._held.append(rows)
         self._held_bytes += rows.nbytes
         if self._held_bytes > _HELD_BYTES:
-            self._flush()
+            self._write_held()
 
-    def _flush(self) -> None:
+    def _write_held(self) -> None:
+        """Write the rows that are held into the file, which is made the first time, even if there are none."""
         if self._file is None:
             self._file = _Writer(self.folder, schema_of(self.table), self.access)
         for own in self._held:
@@ -191,7 +192,7 @@ class _FileAside:
     def close(self, runs: Sequence[str] = ()) -> WrittenFile:
         """Complete the file, which holds these ``runs`` and those that were noted."""
         self._hold_loose()
-        self._flush()
+        self._write_held()
         assert self._file is not None
         own = (*self.runs, *runs)
         return WrittenFile(self.table.name, self.week, self._file.close(own), own)

@@ -163,7 +163,7 @@ def update_database(path: str, found: Fleet) -> int:
     try:
         if is_new:
             os.close(make_file(path, os.O_EXCL))
-        with closing(_open(path)) as connection:
+        with closing(_open_database(path)) as connection:
             _check_tables(connection, path)
             connection.set_authorizer(not_by_itself)
             connection.execute("BEGIN IMMEDIATE")
@@ -214,7 +214,8 @@ def _check(path: str) -> bool:
     return False
 
 
-def _open(path: str) -> _OneTransaction:
+def _open_database(path: str) -> _OneTransaction:
+    """Open an existing file for writing, so that nothing in it that others put there is run. Raises sqlite3.Error."""
     connection = sqlite3.connect(
         uri_of(path, "rw"), uri=True, isolation_level=None, timeout=_PATIENCE, factory=_OneTransaction
     )
@@ -263,7 +264,7 @@ def _write(connection: sqlite3.Connection, found: Fleet) -> int:
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={VERSION}")
     before = database.table("runs").count
-    for name, rows in _rows(found).items():
+    for name, rows in _make_rows(found).items():
         if name in ("causes", "nodes"):  # of which a run may have others than before
             keys = [(_key(run),) for run in found.runs]
             connection.executemany(f"DELETE FROM {name} WHERE run = ?", keys)
@@ -276,14 +277,15 @@ def _primary_key(table: str) -> str | tuple[str, ...]:
     return KEYS[table] if len(KEYS[table]) > 1 else KEYS[table][0]
 
 
-def _rows(found: Fleet) -> Mapping[str, Iterable[dict[str, Any]]]:
+def _make_rows(found: Fleet) -> Mapping[str, Iterable[dict[str, Any]]]:
+    """Make the rows of each table, as values by column."""
     return {
-        "runs": [_of_run(run) for run in found.runs],
+        "runs": [_make_run_row(run) for run in found.runs],
         "causes": [row for run in found.runs for row in _causes(run)],
         "nodes": [
             {"run": _key(run), **own} for run in found.runs for own in node_figures(run)
         ],
-        "jobs": [] if found.allocated is None else _jobs(found.allocated),
+        "jobs": [] if found.allocated is None else _make_job_rows(found.allocated),
     }  # fmt: skip
 
 
@@ -291,7 +293,8 @@ def _key(run: RunFigures) -> str:
     return f"{_text(run.run_id)}@{run.began:.0f}"
 
 
-def _of_run(run: RunFigures) -> dict[str, Any]:
+def _make_run_row(run: RunFigures) -> dict[str, Any]:
+    """Make the row of a run. What is unknown is None, verdicts are a JSON list."""
     own = {
         "run": _key(run),
         "job": job_of(run),
@@ -318,7 +321,8 @@ def _causes(run: RunFigures) -> list[dict[str, Any]]:
     return [row for row in rows.values() if row["gpu_hours"] > 0]
 
 
-def _jobs(allocated: Allocated) -> list[dict[str, Any]]:
+def _make_job_rows(allocated: Allocated) -> list[dict[str, Any]]:
+    """Make a row for each job of the accounting, whether it was recorded or not."""
     rows = []
     for use in allocated.jobs:
         job = use.allocation

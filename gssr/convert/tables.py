@@ -214,23 +214,25 @@ def _like_the_recording(name: str) -> tuple[Column, ...]:
     )
 
 
-def _runs(own: Exported) -> Rows:
+def _yield_runs(own: Exported) -> Rows:
     run = own.reader.run
     values = run._asdict() | {"command": json.dumps(run.command), "state": own.reader.state}
     yield [tuple(values[column.name] for column in TABLES["runs"])]
 
 
-def _processes(own: Exported) -> Rows:
+def _yield_processes(own: Exported) -> Rows:
     yield list(own.reader.processes)
 
 
-def _gpus(own: Exported) -> Rows:
+def _yield_gpus(own: Exported) -> Rows:
     gpus = enumerate(own.reader.gpus)
     while batch := [(*gpu._replace(gpu=position), gpu_label(gpu)) for position, gpu in islice(gpus, _AT_ONCE)]:
         yield batch
 
 
-def _events(own: Exported) -> Rows:
+def _yield_events(own: Exported) -> Rows:
+    """Yield all events in one piece. Their GPU is its position in the run, None for an event of no GPU or of one that is
+    not among the run's."""
     positions = {gpu.gpu: position for position, gpu in enumerate(own.reader.gpus)}
     run_id = own.reader.run.run_id
     yield [
@@ -240,22 +242,23 @@ def _events(own: Exported) -> Rows:
     ]  # fmt: skip
 
 
-def _gpu_processes(own: Exported) -> Rows:
+def _yield_gpu_processes(own: Exported) -> Rows:
     run_id = own.reader.run.run_id
     return ([(run_id, *row) for row in rows] for rows in own.reader.gpu_processes())
 
 
-def _summary(own: Exported) -> Rows:
+def _yield_summary(own: Exported) -> Rows:
     yield [tuple(own.figures)[: len(RUN_COLUMNS)]]
 
 
-def _gpu_summary(own: Exported) -> Rows:
+def _yield_gpu_summary(own: Exported) -> Rows:
     gpus = iter(own.figures.gpus)
     while batch := list(islice(gpus, _AT_ONCE)):
         yield batch
 
 
-def _statistics(own: Exported) -> Rows:
+def _yield_statistics(own: Exported) -> Rows:
+    """Yield a row for each metric in one piece, with the unit in which it is stored."""
     run_id = own.reader.run.run_id
     yield [
         (run_id, name, metric_of(name).unit, *(getattr(found, field.name) for field in fields(found)))
@@ -263,7 +266,9 @@ def _statistics(own: Exported) -> Rows:
     ]
 
 
-def _verdicts(own: Exported) -> Rows:
+def _yield_verdicts(own: Exported) -> Rows:
+    """Yield all verdicts in one piece, the evidence of each joined to one text. GPUs are a JSON list, None for a verdict
+    on all."""
     run_id = own.reader.run.run_id
     yield [
         (run_id, each.code, each.severity, each.title, "; ".join(finding.text for finding in each.evidence), each.advice,
@@ -272,7 +277,9 @@ def _verdicts(own: Exported) -> Rows:
     ]  # fmt: skip
 
 
-def _breakdown(own: Exported) -> Rows:
+def _yield_breakdown(own: Exported) -> Rows:
+    """Yield a row for each GPU and category, also those without time: seconds and share of the GPU's time. Nothing if
+    the run has no breakdown."""
     run_id, breakdown = own.reader.run.run_id, own.analysis.judgement.breakdown
     if breakdown is None:
         return
@@ -287,7 +294,7 @@ def _breakdown(own: Exported) -> Rows:
         yield batch
 
 
-def _use(name: str) -> Callable[[Exported], Rows]:
+def _make_use_reader(name: str) -> Callable[[Exported], Rows]:
     names = [column.name for column in TABLES[name]]
     return lambda own: (sound_rows(name, names, batch) for batch in use_rows(own.reader, name))
 
@@ -295,19 +302,21 @@ def _use(name: str) -> Callable[[Exported], Rows]:
 EXPORTED: dict[str, ExportTable] = {
     table.name: table
     for table in (
-        ExportTable("runs", "one run: the recording's table of that name", _like_the_recording("runs"), _runs),
-        ExportTable("processes", "one rank of a run", TABLES["processes"], _processes),
-        ExportTable("gpus", "one GPU of a run", (*_like_the_recording("gpus"), PLACE), _gpus),
-        ExportTable("events", "something that happened", _like_the_recording("events"), _events),
-        ExportTable("summary", "one run in figures: what `gssr fleet` counts", RUN_COLUMNS, _summary),
-        ExportTable("gpu_summary", "one GPU of a run in figures", GPU_COLUMNS, _gpu_summary),
-        ExportTable("statistics", "one metric of a run, as `gssr analyze` prints it", _STATISTICS, _statistics),
-        ExportTable("verdicts", "one verdict on a run, as `gssr analyze` prints it", _VERDICTS, _verdicts),
-        ExportTable("breakdown", "one category of one GPU's time", _BREAKDOWN, _breakdown),
-        ExportTable("host_samples", "one node and second", TABLES["host_samples"], _use("host_samples"), per_node=True),
-        ExportTable("workload_samples", "one rank and second", TABLES["workload_samples"], _use("workload_samples")),
+        ExportTable("runs", "one run: the recording's table of that name", _like_the_recording("runs"), _yield_runs),
+        ExportTable("processes", "one rank of a run", TABLES["processes"], _yield_processes),
+        ExportTable("gpus", "one GPU of a run", (*_like_the_recording("gpus"), PLACE), _yield_gpus),
+        ExportTable("events", "something that happened", _like_the_recording("events"), _yield_events),
+        ExportTable("summary", "one run in figures: what `gssr fleet` counts", RUN_COLUMNS, _yield_summary),
+        ExportTable("gpu_summary", "one GPU of a run in figures", GPU_COLUMNS, _yield_gpu_summary),
+        ExportTable("statistics", "one metric of a run, as `gssr analyze` prints it", _STATISTICS, _yield_statistics),
+        ExportTable("verdicts", "one verdict on a run, as `gssr analyze` prints it", _VERDICTS, _yield_verdicts),
+        ExportTable("breakdown", "one category of one GPU's time", _BREAKDOWN, _yield_breakdown),
+        ExportTable("host_samples", "one node and second", TABLES["host_samples"], _make_use_reader("host_samples"),
+              per_node=True),
+        ExportTable("workload_samples", "one rank and second", TABLES["workload_samples"],
+              _make_use_reader("workload_samples")),
         ExportTable("gpu_processes", "one process on a GPU and look", (RUN_OF, *_like_the_recording("gpu_processes")),
-              _gpu_processes),
+              _yield_gpu_processes),
         ExportTable("samples", "one GPU and tick", (RUN_OF, Column(NODE, "TEXT", "the node"),
               *_like_the_recording("samples")), None, per_node=True),
     )

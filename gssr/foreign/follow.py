@@ -56,7 +56,9 @@ def follow(path: str, recording: str, told: ImportHints, goes_on: Callable[[], b
         nonlocal grown
         grown = time.monotonic()
 
-    def wait() -> bool:
+    def wait_for_growth() -> bool:
+        """Write what was read, and wait a moment for the file to grow. Returns True if it is to be read on, False if it
+        has ended. At the first end it returns True without waiting."""
         nonlocal is_at_end, looked
         write()
         if not is_at_end:  # a reader that dates rows back from the last one has it only now
@@ -68,7 +70,7 @@ def follow(path: str, recording: str, told: ImportHints, goes_on: Callable[[], b
         looked = time.monotonic()
         return True
 
-    cursor = Cursor(streamed(recognise(path).kind, path, Bytes(path, wait, took), told), told.host)
+    cursor = Cursor(streamed(recognise(path).kind, path, Bytes(path, wait_for_growth, took), told), told.host)
     while cursor.head is not None:
         run.take(cursor)
         if time.monotonic() - written >= COMMIT_SECONDS:

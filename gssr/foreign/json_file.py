@@ -85,7 +85,7 @@ class JsonElements:
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the elements. Raises ForeignError if the file cannot be read, is no sound JSON, or is absurdly large."""
-        texts = self._texts()
+        texts = self._decode_pieces()
         text, found = "", None
         for piece in texts:
             looked = max(0, len(text) - 100)
@@ -149,7 +149,9 @@ class JsonElements:
             size += len(piece)
         return "".join(parts)
 
-    def _texts(self) -> Iterator[str]:
+    def _decode_pieces(self) -> Iterator[str]:
+        """Yield the text of the file piece by piece, without a byte order mark. Raises ForeignError if it can't be read
+        or is not UTF-8."""
         decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogatepass")
         try:
             for data in contents(self._path):

@@ -72,13 +72,15 @@ def watch_json(found: Growing, most: int | None) -> str:
         "schema": SCHEMA,
         "held_idle_s": HELD_IDLE_SECONDS,
         "n_recordings": found.n_recordings,
-        "runs": [_run(own) for own in found.runs[:most]],
+        "runs": [_make_run_object(own) for own in found.runs[:most]],
         "unreadable": list(found.unreadable),
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
-def _run(own: GrowingRun) -> dict[str, Any]:
+def _make_run_object(own: GrowingRun) -> dict[str, Any]:
+    """Return the JSON object of a run that goes on: the columns of a run, and its GPUs that are held idle. None is
+    unknown."""
     values = {column.name: getattr(own.run, column.name) for column in RUN_COLUMNS}
     return {name: number(value) if isinstance(value, float) else value for name, value in values.items()} | {
         "held_idle_gpus": [

@@ -93,6 +93,8 @@ def hang_page(found: HangAnalysis, options: PageOptions) -> list[Row]:
 
 
 def _closing_line(found: HangAnalysis) -> str:
+    """Return the line for programs: how many groups and transfers wait, and how many different ranks are missing from a
+    group or came with something else."""
     absent = {rank for wait in found.waits for rank in wait.ranks("missing")}
     differ = {rank for wait in found.waits for rank in wait.ranks("differs")}
     return (
@@ -215,24 +217,27 @@ def hang_document(found: HangAnalysis) -> dict[str, Any]:
         ],
         "missing_dumps": list(found.missing_dumps),
         "waits": [
-            {"group": wait.group.name, "about": wait.group.about, "operation": _object(wait.operation),
+            {"group": wait.group.name, "about": wait.group.about, "operation": _make_operation_object(wait.operation),
              "members_known": wait.is_sure, "sentences": sentences(wait),
              "ranks": [
-                 {"rank": member.rank, "role": member.role, "brought": _object(member.brought),
-                  "last_finished": _object(member.last_over), "elsewhere": _object(member.elsewhere)}
+                 {"rank": member.rank, "role": member.role, "brought": _make_operation_object(member.brought),
+                  "last_finished": _make_operation_object(member.last_over),
+                  "elsewhere": _make_operation_object(member.elsewhere)}
                  for member in wait.members
              ]}
             for wait in found.waits
         ],
         "transfers": [
-            {"group": each.group.name, "rank": each.rank, "peer": each.peer, "operation": _object(each.operation),
-             "other_end_has_come": each.has_come, "peer_unfinished": _object(each.elsewhere)}
+            {"group": each.group.name, "rank": each.rank, "peer": each.peer,
+             "operation": _make_operation_object(each.operation),
+             "other_end_has_come": each.has_come, "peer_unfinished": _make_operation_object(each.elsewhere)}
             for each in found.transfers
         ],
     }  # fmt: skip
 
 
-def _object(operation: Operation | None) -> dict[str, Any] | None:
+def _make_operation_object(operation: Operation | None) -> dict[str, Any] | None:
+    """Return the JSON object of an operation, None if there is none. Values that are unknown are None."""
     if operation is None:
         return None
     elements = operation.elements or (None, None)

@@ -211,7 +211,7 @@ def kernels_document(found: Sequence[ProfiledKernel], next_kernel: tuple[str, fl
     return {
         "schema": SCHEMA,
         "kernels": [
-            dict(zip(TABLES["kernels"], _row(each), strict=True)) | {
+            dict(zip(TABLES["kernels"], _make_kernel_row(each), strict=True)) | {
                 "grid": each.launch.grid, "block": each.launch.block, "limit": each.roofline and each.roofline.limit,
                 "stalls": [{"reason": reason, "share": share} for reason, share in each.launch.stalls.items()],
                 "advice": [dict(zip(TABLES["advice"][3:], _advice_row(one), strict=True)) for one in each.launch.advice],
@@ -224,7 +224,9 @@ def kernels_document(found: Sequence[ProfiledKernel], next_kernel: tuple[str, fl
     }  # fmt: skip
 
 
-def _row(each: ProfiledKernel) -> tuple[Any, ...]:
+def _make_kernel_row(each: ProfiledKernel) -> tuple[Any, ...]:
+    """Return the row of a kernel in the table "kernels", in the order of its columns. What was not measured is None, and
+    so is all about its roofline or its trace if it has none."""
     own, roof, traced = each.launch, each.roofline, each.in_trace
     return (
         own.path, own.number, own.name, own.device, _sides(own.grid) if own.grid else None,
@@ -244,7 +246,7 @@ def kernels_rows(name: str, found: Iterable[ProfiledKernel]) -> Iterator[tuple[A
     for each in found:
         head = (each.launch.path, each.launch.number, each.launch.name)
         if name == "kernels":
-            yield _row(each)
+            yield _make_kernel_row(each)
         elif name == "stalls":
             yield from ((*head, *stall) for stall in each.launch.stalls.items())
         else:

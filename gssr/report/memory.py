@@ -72,7 +72,7 @@ def memory_page(found: Sequence[DeviceMemory], options: PageOptions) -> list[Row
     kinds = [count(n, f"memory {noun}") for n, noun in ((n_snapshots, "snapshot"), (n_timelines, "timeline")) if n]
     rows += wrap(f"{' and '.join(kinds)} of PyTorch, {count(len(found), 'GPU')}", width)
     if len(found) > 1:
-        rows += _overview(found, options, marks)
+        rows += _draw_overview(found, options, marks)
     for each in found:
         rows += _device(each, options, marks)
     return [*rows, (), (Span(_closing_line(found), "value"),)]
@@ -91,7 +91,9 @@ def _place(each: DeviceMemory) -> str:
     return ", ".join(named) or clean(os.path.basename(each.path))
 
 
-def _overview(found: Sequence[DeviceMemory], options: PageOptions, marks: Glyphs) -> list[Row]:
+def _draw_overview(found: Sequence[DeviceMemory], options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw the table of all GPUs, the one with the highest peak first; an unknown peak counts as 0. How many are shown
+    depends on the verbosity; a line says how many more there are."""
     head = (
         TableColumn("GPU"), TableColumn("peak", "right"), TableColumn("reserved then", "right", drop=1),
         TableColumn("out of memory", "right", drop=2), TableColumn("file", drop=3, keep="end"),
@@ -291,11 +293,13 @@ def memory_document(found: Sequence[DeviceMemory]) -> dict[str, Any]:
     peaks = [each.peak_bytes for each in found if each.peak_bytes is not None]
     return {
         "schema": SCHEMA,
-        "memory": {"peak_bytes": max(peaks, default=None), "devices": [_object(each) for each in found]},
+        "memory": {"peak_bytes": max(peaks, default=None), "devices": [_make_device_object(each) for each in found]},
     }
 
 
-def _object(each: DeviceMemory) -> dict[str, Any]:
+def _make_device_object(each: DeviceMemory) -> dict[str, Any]:
+    """Return the JSON object of a GPU's memory; None is unknown. At most _MOST_NAMED of the largest allocations are in
+    it, and all places, largest first."""
     known = dict(zip(TABLES["memory"], _numbers(each), strict=True))
     alive = each.alive or ()
     return known | {

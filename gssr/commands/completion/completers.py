@@ -43,6 +43,8 @@ def offer_list(known: Callable[[], Iterable[str]]) -> Completer:
     """Make what offers those of the words that do not stand there yet: several can, with commas between."""
 
     def complete(prefix: str, **_typed: object) -> Iterable[str]:
+        """Offer each word that is not in the list yet, behind what stands in it up to the last comma, with its
+        explanation or ""."""
         before = prefix[: prefix.rfind(",") + 1]
         found = known()
         taken = before.split(",")
@@ -57,6 +59,9 @@ def offer_files(*endings: str) -> Completer:
     neither a folder nor such a file."""
 
     def complete(prefix: str, **_typed: object) -> Iterable[str]:
+        """Offer the folders, which get a slash, and the files that begin like the word, sorted by path. Hidden and
+        temporary ones (``.``, ``~``, ``#``) are offered only once the name is begun. Nothing if the folder can't be
+        listed."""
         folder, begin = os.path.split(prefix)
         folders: list[str] = []
         wanted: list[str] = []

@@ -49,7 +49,16 @@ def _columns(result: Result) -> list[GpuColumn]:
         )
     ]  # fmt: skip
 
-    def number(key: str, title: str, values: Callable[[Result], Floats], name: str, about: str) -> GpuColumn:
+    def make_column(key: str, title: str, values: Callable[[Result], Floats], name: str, about: str) -> GpuColumn:
+        """Make a column of numbers, in which NaN is written as NONE.
+
+        Args:
+            key: By which the column is chosen and sorted.
+            title: What stands above it.
+            values: Gives the values of a result, [n GPUs], in the unit in which the metric is stored.
+            name: The metric whose unit, decimals and scale it has.
+            about: The help.
+        """
         unit = unit_of(metric_of(name))
         decimals = 0 if unit.name in ("W", "MHz", "GiB", "°C") else 1 if unit.name == "%" else unit.decimals
 
@@ -60,9 +69,9 @@ def _columns(result: Result) -> list[GpuColumn]:
         width = max(len(title) + 1 + len(unit.name), 5)
         return GpuColumn(key, title, unit.name, width, values, text, full_scale(result, name), about)
 
-    found.append(number(NOW, "now" if result.is_live else "last", lambda frame: frame.latest, shown.name,
+    found.append(make_column(NOW, "now" if result.is_live else "last", lambda frame: frame.latest, shown.name,
                         f"{shown.label} now"))  # fmt: skip
-    found.append(number(MEAN, "mean", lambda frame: frame.window.per_gpu(frame.grid.metric), shown.name,
+    found.append(make_column(MEAN, "mean", lambda frame: frame.window.per_gpu(frame.grid.metric), shown.name,
                         f"{shown.label}, mean of the window"))  # fmt: skip
     if result.part is None:
         found.append(
@@ -72,10 +81,10 @@ def _columns(result: Result) -> list[GpuColumn]:
     for name in shown_metrics(result):
         if name != shown.name:
             metric = metric_of(name)
-            found.append(number(name, _title(metric.label, metric.short), lambda frame, name=name: frame.lately(name),  # type: ignore[misc]
+            found.append(make_column(name, _title(metric.label, metric.short), lambda frame, name=name: frame.lately(name),  # type: ignore[misc]
                                 name, metric.label))  # fmt: skip
     for key, share in (("p05", 0.05), ("p95", 0.95)):
-        found.append(number(key, key, lambda frame, share=share: _percentiles(frame, share), shown.name,  # type: ignore[misc]
+        found.append(make_column(key, key, lambda frame, share=share: _percentiles(frame, share), shown.name,  # type: ignore[misc]
                             f"{shown.label}, {share:.0%} of the time below"))  # fmt: skip
     del unit
     return found
