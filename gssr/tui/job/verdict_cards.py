@@ -113,7 +113,7 @@ class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         for card in cards:
             number = card.number
             card.display = number < len(verdicts)
-            if card.display:
+            if card.display and result.judgement is not None:
                 card.tell(verdicts[number], result.judgement, self.glyphs.levels.isascii())
         more = len(verdicts) - len(cards)
         said = self.query_one("#more-verdicts", Words)
