@@ -18,7 +18,7 @@ from gssr.backends.dcgm.bindings import Bindings, find_bindings, load_bindings
 from gssr.backends.dcgm.codes import GPU, DcgmError, blank_reason
 from gssr.backends.dcgm.engine import NAMED_CURE, Address, Engine, EngineError, address_of, probe, reach
 from gssr.backends.dcgm.entities import Sampled, choose_mine, discover
-from gssr.backends.dcgm.watch import NoRoomError, group_name, keep_seconds
+from gssr.backends.dcgm.watch import NoRoomError, create, group_name, keep_seconds
 
 ANSWER_SECONDS = 5.0
 """A hostengine that has not answered after this has hung."""
@@ -166,9 +166,9 @@ def _lacking(engine: Engine, found: Sequence[Sampled], already: bool) -> Unusabl
         return UnusableError(f"no profiling metrics{whose}, so no score: {why} (error {code})", cure)
     group, field_groups = None, []
     try:
-        group = _create(engine, "group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
+        group = create(engine, "group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
         for _ in range(2):  # a recording has one for the base fields and one for profiling
-            made = _create(engine, "field group", "dcgmFieldGroupCreate", [_SM_ACTIVE], group_name())
+            made = create(engine, "field group", "dcgmFieldGroupCreate", [_SM_ACTIVE], group_name())
             field_groups.append(made)
         newer = all(int((each.device.compute_capability or "0").partition(".")[0]) >= _HOPPER for each in found)
         if already or not newer or not found:
@@ -197,17 +197,6 @@ def _refusals(engine: Engine, found: Sequence[Sampled]) -> dict[int, int]:
                 raise
             refused[gpu] = error.code
     return refused
-
-
-def _create(engine: Engine, what: str, name: str, *arguments: Any) -> Any:
-    """Call the engine's function ``name`` that creates something, with these arguments, and return its answer. Raises
-    NoRoomError, which names ``what`` it was, if the engine has no room for one more, and EngineError."""
-    try:
-        return engine.call(name, *arguments)
-    except EngineError as error:
-        if error.code == codes.MAX_LIMIT:
-            raise NoRoomError(what) from None
-        raise
 
 
 def _try_watch(engine: Engine, found: Sequence[Sampled], group: Any, field_group: Any) -> UnusableError | None:

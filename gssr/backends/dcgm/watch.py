@@ -56,6 +56,17 @@ class NoRoomError(DcgmError):
         )
 
 
+def create(engine: Engine, what: str, name: str, *arguments: Any) -> Any:
+    """Call the engine's function ``name`` with ``arguments``, and return what it has created. ``what`` names that in
+    the text of an error. Raises NoRoomError if the hostengine can hold no more of it, EngineError for any other failure."""
+    try:
+        return engine.call(name, *arguments)
+    except EngineError as error:
+        if error.code == codes.MAX_LIMIT:
+            raise NoRoomError(what) from None
+        raise
+
+
 def keep_seconds(interval: float, version: str, shared: bool) -> float:
     """Return how long a hostengine should keep samples that are taken every ``interval`` s, in whole seconds, to which
     it would cut them. ``version``: the hostengine's; ``shared``: other clients may use it as well."""
@@ -126,7 +137,7 @@ class Watches:
 
     def _group(self, members: Sequence[Sampled]) -> Any:
         """Create a group of these entities. Raises NoRoomError and EngineError."""
-        group = self._create("group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
+        group = create(self._engine, "group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
         self._groups.append(group)
         for member in members:
             self._engine.call("dcgmGroupAddEntity", group, *member.entity)
@@ -134,20 +145,9 @@ class Watches:
 
     def _field_group(self, fields: tuple[int, ...]) -> Any:
         if fields not in self._field_groups:
-            created = self._create("field group", "dcgmFieldGroupCreate", list(fields), group_name())
+            created = create(self._engine, "field group", "dcgmFieldGroupCreate", list(fields), group_name())
             self._field_groups[fields] = created
         return self._field_groups[fields]
-
-    def _create(self, what: str, name: str, *arguments: Any) -> Any:
-        """Call the engine's function ``name`` with ``arguments``, and return what it has created. ``what`` names that in
-        the text of an error. Raises NoRoomError if the hostengine can hold no more of it, EngineError for any other
-        failure."""
-        try:
-            return self._engine.call(name, *arguments)
-        except EngineError as error:
-            if error.code == codes.MAX_LIMIT:
-                raise NoRoomError(what) from None
-            raise
 
     def _watch(self, members: Sequence[Sampled], group: Any, fields: Sequence[int]) -> None:
         """Watch fields of a group; does nothing without fields. Raises NoRoomError and EngineError."""
