@@ -20,6 +20,8 @@ Requires = Callable[..., None]
 
 HERE = "on this machine"
 """How the reason of a skip begins that no package can cure: rights or devices are missing."""
+LONGEST_ID = 200
+"""Characters of a parameter by which a test is named: enough to tell from each other all that a person has written."""
 
 # What the terminal or the job around the tests says must not show in their results.
 _TERMINAL = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PY_COLORS", "COLUMNS", "LINES")
@@ -72,6 +74,12 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """Leave out what is slow where nobody says which tests he wants."""
     config.option.markexpr = config.option.markexpr or "not slow"
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a case by the beginning of a long text: every process sends the names of all cases to the first one, and one of
+    their texts is 24 MB long. Returns None for what pytest names well by itself."""
+    return repr(val[:LONGEST_ID]) if isinstance(val, str | bytes) and len(val) > LONGEST_ID else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
