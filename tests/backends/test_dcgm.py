@@ -17,6 +17,7 @@ BASE = [metric.name for metric in METRICS if metric.dcgm and metric.dcgm < 1000]
 
 @pytest.fixture(params=[3, 4])
 def major(request):
+    """DCGM's major version. Tests that repeat one session with other numbers name a version for each of them."""
     return request.param
 
 
@@ -51,7 +52,7 @@ def expected(engine, uuid: str, metric: str, since: float) -> list:
     return [round(value * known.dcgm_factor) if known.integral else value * known.dcgm_factor for value in values]
 
 
-@pytest.mark.parametrize(("gpus", "seconds"), [(2, 40), (8, 10)])
+@pytest.mark.parametrize(("major", "gpus", "seconds"), [(3, 2, 40), (4, 8, 10)])
 def test_no_sample_is_lost_or_doubled_with_late_insertions(bench, gpus, seconds):
     engine = bench.start_engine(gpus=UUIDS[:gpus], late=0.04)
     session = bench.session(0.1)
@@ -92,7 +93,7 @@ def test_values_that_an_engine_inserts_much_later_are_right_or_missing(bench):
         assert len(recorded(rows, engine, 0, metric, 0.1)) > 40
 
 
-@pytest.mark.parametrize("busy", [0.2, 0.8])
+@pytest.mark.parametrize(("major", "busy"), [(3, 0.8), (4, 0.2)])
 def test_on_a_busy_node_few_of_the_engines_samples_are_missed(bench, busy):
     """The engine itself takes 60 to 90 % there."""
     engine = bench.start_engine(gpus=UUIDS[:1], busy=busy)
@@ -105,7 +106,7 @@ def test_on_a_busy_node_few_of_the_engines_samples_are_missed(bench, busy):
         assert len(recorded(rows, engine, 0, metric, 0.1)) > 0.9 * len(theirs)
 
 
-@pytest.mark.parametrize(("interval", "gpus"), [(0.1, 8), (0.5, 8), (1.0, 2)])
+@pytest.mark.parametrize(("major", "interval", "gpus"), [(4, 0.1, 8), (3, 0.5, 8), (4, 1.0, 2)])
 def test_a_tick_is_one_call_whatever_the_number_of_gpus(bench, interval, gpus):
     """Reading histories is a round trip for each GPU and field: 216 a second for eight GPUs, a tenth of a core."""
     engine = bench.start_engine(gpus=UUIDS[:gpus])
@@ -120,7 +121,7 @@ def test_a_tick_is_one_call_whatever_the_number_of_gpus(bench, interval, gpus):
     assert len(rows) == pytest.approx(gpus * n, abs=2 * gpus)
 
 
-@pytest.mark.parametrize("seconds", [0.13, 0.35, 2.6, 4.0])
+@pytest.mark.parametrize(("major", "seconds"), [(4, 0.13), (3, 0.35), (4, 2.6), (3, 4.0)])
 def test_only_what_was_sampled_while_reading_was_held_up_is_missing(bench, seconds):
     engine = bench.start_engine()
     session = bench.session(0.1)
@@ -139,7 +140,7 @@ def test_only_what_was_sampled_while_reading_was_held_up_is_missing(bench, secon
         assert len(recorded(rows, engine, gpu, "sm_active", 0.1)) > 150
 
 
-@pytest.mark.parametrize("interval", [0.1, 0.5, 1.5, 30.0])
+@pytest.mark.parametrize(("major", "interval"), [(4, 0.1), (3, 0.5), (4, 1.5), (3, 30.0)])
 def test_an_engine_is_asked_at_least_once_a_second(bench, interval):
     bench.start_engine()
     session = bench.session(interval)

@@ -607,32 +607,28 @@ def test_somebodys_own_file_is_never_written_to(tmp_path: Path) -> None:
         terminal.close()
 
 
-@pytest.mark.parametrize(("option", "log"), [("-a", "first\nsecond\n"), ("-f", "second\n")])
-def test_the_log_goes_with_its_recording(live: Open, option: str, log: str) -> None:
-    for word, options in (("first", []), ("second", [option])):
+def test_the_log_goes_with_its_recording_and_a_command_that_is_not_found_leaves_both(
+    live: Open, tmp_path: Path
+) -> None:
+    for word, options, log in (
+        ("first", (), "first\n"),
+        ("second", ("-a",), "first\nsecond\n"),
+        ("third", ("-f",), "third\n"),
+    ):
         terminal = live(f"echo {word}", *options)
         terminal.expect("ended")
         terminal.type("q")
         before = terminal.expect("recorded into")
         assert terminal.code() == 0
-        assert word in before
-        assert not (word == "second" and "first" in before)
-    assert terminal.log() == log
-
-
-def test_a_command_that_is_not_found_leaves_the_log_and_its_recording_as_they_were(tmp_path: Path) -> None:
-    for options, command in (((), ["echo", "first"]), (("-f",), ["no-such-command"])):
-        terminal = LiveTerminal(tmp_path, [*gssr(*options), *command])
-        try:
-            if options:
-                terminal.expect("gssr: no-such-command: command not found")
-            else:
-                terminal.expect("ended")
-                terminal.type("q")
-            assert terminal.code() == (127 if options else 0)
-        finally:
-            terminal.close()
-    assert terminal.log() == "first\n"
+        assert [each for each in ("first", "second", "third") if each in before] == [word]
+        assert terminal.log() == log
+    terminal = LiveTerminal(tmp_path, [*gssr("-f"), "no-such-command"])
+    try:
+        terminal.expect("gssr: no-such-command: command not found")
+        assert terminal.code() == 127
+    finally:
+        terminal.close()
+    assert terminal.log() == "third\n"
     assert state_of(tmp_path) == ("completed", 0)
     assert sorted(os.listdir(tmp_path)) == ["x.log", "x.sql"]
 
