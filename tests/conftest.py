@@ -77,8 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Name a case by the beginning of a long text: every process sends the names of all cases to the first one, and one of
-    their texts is 24 MB long. Returns None for what pytest names well by itself."""
+    """Name a case by the beginning of a long text: every process sends the names of all cases to the first one, and texts
+    may be of megabytes. Returns None for what pytest names well by itself."""
     return repr(val[:LONGEST_ID]) if isinstance(val, str | bytes) and len(val) > LONGEST_ID else None
 
 
