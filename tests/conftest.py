@@ -67,8 +67,9 @@ def plants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than there are cores: many tests wait for what they have started."""
-    return len(os.sched_getaffinity(0)) + 2
+    """Three more than there are cores: tests of screens wait for half of their time, many others for what they have started,
+    and one process runs the cluster's tests one after another, which do little but wait."""
+    return len(os.sched_getaffinity(0)) + 3
 
 
 def pytest_configure(config: pytest.Config) -> None:
