@@ -169,10 +169,9 @@ def test_parents_that_go_in_a_circle_end(tmp_path: Path) -> None:
     assert read(tmp_path, maker).tracks[0].name == "track 5"
 
 
-def test_more_packets_than_a_file_can_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gssr.traces.perfetto._NEVER_TOO_MANY", 1_000)  # a million packets take three seconds to read
+def test_more_packets_than_a_file_can_hold_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="more packets than a trace of its size has"):
-        read(tmp_path, gzip.compress(b"\x0a\x02\x50\x01" * 2_100))
+        read(tmp_path, gzip.compress(b"\x0a\x02\x50\x01" * 2_100_000))
 
 
 def test_without_the_packages_a_sentence_says_what_installs_them(
