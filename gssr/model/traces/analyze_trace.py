@@ -54,11 +54,13 @@ from gssr.model.traces.trace_results import (
     CounterSummary,
     Gap,
     GpuUse,
+    LateHost,
     Launches,
     OwnMetric,
     Step,
     TraceAnalysis,
     TraceCourse,
+    Waits,
 )
 from gssr.model.traces.trace_rules import TABLE, judge_trace
 from gssr.model.traces.trace_selection import WHOLE, TraceSelection, tracks_of, window_of
@@ -642,7 +644,7 @@ def _of_gpu(
     in_steps = np.zeros(len(own_steps), np.int64)
     step_times = part.times(own_steps)
     beside = covered.times_on_host(gpu, links)
-    waits = no_waits(beside)
+    waits, late_host, blocked = no_waits(beside), LateHost(), beside[Waits._fields.index("blocked")]
     n_kernels = under = exposed_collectives = 0
     last_collective: int | None = None
     ns, before, types = np.zeros(4, np.int64), np.zeros((4, bins + 1), np.int64), np.zeros(8, np.int64)
@@ -656,7 +658,9 @@ def _of_gpu(
         idle = idling.idle_of(part, gaps.start, gaps.end, rows[first], call[first])
         causes.append(idling.by_cause(idle))
         longest.append(idling.longest(idle))
-        waits = add_waits(waits, beside, gaps)
+        waits = add_waits(waits, beside, idling.not_waiting(idle).some)
+        late = idling.split_late_host(idle, blocked)
+        late_host = LateHost(*(so_far + more for so_far, more in zip(late_host, late, strict=True)))
         (start, end), category = part.times(rows), part.category[rows]
         of_types = [
             union(start[mine], end[mine], last)
@@ -683,7 +687,7 @@ def _of_gpu(
         part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
         waits, TraceCourse(begin, stop, shares[0], tuple(shares[1:])),
-        0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
+        0 if of_two is None else int(types[2] + types[6]) - exposed_collectives, late_host,
     )  # fmt: skip
     return _GpuMeasures(use, _added(causes), idling.longest(*longest), in_steps)
 
