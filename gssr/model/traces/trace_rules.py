@@ -195,7 +195,7 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
         Threshold("critical", 0.25, "from this difference on it is critical"),
     ),
     "The rank that comes last to a collective waits least in it: look for more work, a slower GPU or a slower loader on "
-    "this rank; gssr analyze --csv kernels_by_rank FILE compares its kernels with another's.",
+    "this rank. Its kernels beside another's: gssr analyze --csv kernels_by_rank FILE",
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
 def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -346,8 +346,8 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
 @register_rule(
     "warning", "Copies are not hidden: for {lost} of the time the GPUs do nothing else",
     _shares("in copies and sets of memory, and neither computation nor communication meanwhile", 0.1, 0.3),
-    "Copy the next part on a stream of its own, from pinned memory, while this one is computed; keep on the GPU what is used "
-    "again, and copy less (smaller types, nothing twice).",
+    "Copy the next part on a stream of its own, from pinned memory, while this one is computed; keep on the GPU what is "
+    "used again, and copy less (smaller types, nothing twice).",
     needs=(("kernels",), ("copies",)),
 )  # fmt: skip
 def exposed_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -396,7 +396,9 @@ def short_kernels(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             f"{single:,} of {n:,} kernels below {took(SHORT)} (reported from {percent(rule.at('short'))} on)",
             rule.at("short"),
         ),
-        _of_time(trace, lost, rule, f"idle: the host was late by less than {took(BRIEF)}, or gaps below {took(LAUNCH)}"),
+        _of_time(
+            trace, lost, rule, f"idle: the host was late by less than {took(BRIEF)}, or gaps below {took(LAUNCH)}"
+        ),
         _won(trace, lost, "if each were launched in time"),
     )
     words = {"share": percent(share), "lost": percent(_share(trace, lost))}
@@ -514,8 +516,8 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "The GPUs wait for the CPU: idle for {lost} before the next work is launched",
     _shares(f"idle because the host is late (by {took(BRIEF)} or more if most kernels are short)", 0.1, 0.4),
-    "See what the program does meanwhile: the page's list of gaps and gssr analyze --csv gaps FILE name it. Do it ahead, in "
-    "another thread or process, or less often.",
+    "The page's list of gaps names what the program did meanwhile: do it ahead, in another thread or process, or less "
+    "often. All long gaps: gssr analyze --csv gaps FILE",
     needs=(("kernels",), ("launches",)), explains=("low_utilization",),
 )  # fmt: skip
 def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -570,8 +572,8 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         Threshold("critical", 0.5, "from this imbalance on it is critical"),
         Threshold("communication", 0.05, "and this much of all time is spent in communication, as a ratio"),
     ),
-    "Divide the work anew (domain decomposition, batch sizes), or see why this rank is slower; gssr analyze --csv functions "
-    "FILE shows the functions that differ, by imbalance.",
+    "Divide the work anew (domain decomposition, batch sizes), or see why this rank is slower. The functions in which the "
+    "ranks differ: gssr analyze --csv functions FILE",
     needs=(("tree",),), explains=("communication_share",),
 )  # fmt: skip
 def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -620,9 +622,9 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
         Threshold("warning", 0.2, "in communication, as a share of the time of all ranks", POP),
         Threshold("critical", 0.5, "from this share on it is critical"),
     ),
-    "gssr analyze --csv functions FILE shows which calls: waiting in collectives is imbalance before them; else send less "
-    "and larger, overlap with non-blocking calls, use fewer ranks with more threads, or a larger problem for this many "
-    "ranks.",
+    "Waiting in collectives is imbalance before them; else send less and larger, overlap with non-blocking calls, use fewer "
+    "ranks with more threads, or a larger problem for this many ranks. Which calls take the time: gssr analyze --csv "
+    "functions FILE",
     needs=(("tree",),),
 )  # fmt: skip
 def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:

@@ -255,7 +255,9 @@ def test_few_long_gaps_are_not_the_launches_of_short_kernels_nor_of_waiting_call
         for place in range(20):
             start = at * 50 * MS + place * 20 * US
             events.launched("add", start, start + 8 * US, 6 * US, took=6 * US)
-        events.add(Kind.RUNTIME, "cudaStreamSynchronize", at * 50 * MS + 20 * MS, 10 * US)  # long after the GPU was done
+        events.add(
+            Kind.RUNTIME, "cudaStreamSynchronize", at * 50 * MS + 20 * MS, 10 * US
+        )  # long after the GPU was done
         events.add(Kind.RUNTIME, "cudaStreamSynchronize", at * 50 * MS + 30 * MS, 10 * US)
     assert codes_of(events) & {"short_kernels", "sync_storm", "late_launches"} == {"late_launches"}
 
