@@ -43,8 +43,9 @@ def readable_name(name: str) -> str:
             continue
         word = text[at : at + int(found[2])]
         at += int(found[2])
-        if len(word) < int(found[2]):
-            break  # cut off
+        if len(word) < int(found[2]):  # cut off
+            function = [] if in_function else function
+            break
         if in_function:
             function += [] if word == _ANONYMOUS_WORD else [word]
             in_function = at < len(text) and text[at].isdigit()
