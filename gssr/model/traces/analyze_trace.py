@@ -24,7 +24,7 @@ from gssr.model.traces.flops import FlopsByCall, both_flops, by_operator, by_ste
 from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.io import all_calls, file_calls
 from gssr.model.traces.kernel_sequences import both_sequences, kernel_sequences
-from gssr.model.traces.launches import NONE_LINKED, Links, launches, links_of, time_launched_within
+from gssr.model.traces.launches import NONE_LINKED, Links, launches, links_of, no_calls, time_launched_within
 from gssr.model.traces.lengths import (
     NO_LENGTHS,
     NO_STATISTICS,
@@ -32,6 +32,7 @@ from gssr.model.traces.lengths import (
     Lengths,
     LengthStatistics,
     lengths_of,
+    lengths_of_rows,
     one_table,
     statistics,
     together,
@@ -99,6 +100,8 @@ _OF_TORCH = re.compile(r"^aten::|\bat::native::")
 _CAPTURES = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
 _BY_GPU = ("ranks", "kernel_types", "idle", "gaps", "steps")
 """The tables that are made GPU by GPU."""
+_WITHOUT_CALLS = frozenset({"kernels", "kernels_by_rank", "copies", "copy_sizes", "api", "os"})
+"""The tables for which it does not matter what launched the GPUs' work."""
 _OF_TREE = ("calltree", "calltree_metrics", "functions", "paradigms_by_rank")
 """Those of the call tree."""
 
@@ -130,7 +133,11 @@ def analyze_timeline(
     judged = tables is None or "verdicts" in tables
     part, there = part_of(timeline, window_ns, tracks, names, like_hta), gpus_of(timeline.tracks)
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
-    links = links_of(part, rows)
+    links = (
+        Links(rows, no_calls(rows))
+        if tables is not None and _WITHOUT_CALLS.issuperset(tables)
+        else links_of(part, rows)
+    )
     own_steps = steps_of(part)
     covered, work_of = CoveredTimes(part, own_steps), _work_by_gpu(part, links)
     of_two = None if like_hta else point_to_point(part, links)
@@ -589,11 +596,13 @@ def _work_by_gpu(part: TracePiece, links: Links) -> Callable[[int], Links]:
     returns its work."""
     if len(part.gpus) < 2:
         return lambda _: links
-    gpu = part.gpu_of[part.timeline.intervals.track[links.rows]]
-    rows_of = group_rows(np.arange(len(links.rows)), gpu)
+
+    @cache
+    def rows_of() -> Callable[[Sequence[int]], Ints]:
+        return group_rows(np.arange(len(links.rows)), part.gpu_of[part.timeline.intervals.track[links.rows]])
 
     def work_of(at: int) -> Links:
-        own = rows_of((at,))
+        own = rows_of()((at,))
         return Links(links.rows[own], links.call[own])
 
     return work_of
@@ -754,7 +763,7 @@ def _lengths(
 
     @cache
     def of_kernels() -> Lengths:
-        return lengths_of(own.name[kernels] * n_types + part.category[kernels], length[kernels], work)
+        return lengths_of_rows(kernels, lambda rows: own.name[rows] * n_types + part.category[rows], length, work)
 
     def by_rank() -> Lengths:
         """Count the lengths of the kernels by GPU, name and category."""
