@@ -125,6 +125,8 @@ _AS_SQLITE = (
     "is a report of Nsight Systems as nsys writes it: gssr import {path} makes of it what gssr reads, where nsys is "
     "installed, and so does nsys export --type sqlite {path}"
 )
+NOTHING_INSIDE = "is a folder without a recording or a trace"
+"""The problem of a folder of which nothing more is known."""
 _UNFINISHED = (
     "is a trace of Score-P (OTF2) without its anchor file, traces.otf2, which is written when the program ends: it still "
     "runs, or was killed"
@@ -608,7 +610,7 @@ def _recognise_folder(path: str) -> RecognisedFile:
     others.sort(key=lambda found: found.kind not in FOREIGN)
     named = next((found for found in others if found.kind), archive)
     deeper = (found for found in map(recognise, _files_below(path)) if found.kind in (*FOREIGN, *_BELOW))
-    return named or next(deeper, RecognisedFile("", "is a folder without a recording or a trace"))
+    return named or next(deeper, RecognisedFile("", NOTHING_INSIDE))
 
 
 def _recognise_score_p(path: str, names: list[str]) -> RecognisedFile | None:

@@ -14,14 +14,52 @@ _BEHIND = re.compile(r"(?: const| \[clone [^\]]*\])*")
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::")
 _TOKEN = re.compile(r"\b(?!(?:unnamed|lambda|operator|const|void)\b)[A-Za-z_]\w*\b(?!::)|\b\d+\b")
 """Words that may tell kernels apart: types, functions and numbers, but no namespaces."""
+_MANGLED = re.compile(r"S[0-9A-Z]*_|T\d*_|DF\d+[_bx]|L[a-z](n?\d+)E|(\d{1,4})")
+"""In a mangled name: what refers to something before, a type of numbers, a number in a template, or the length of the word
+that follows."""
+_ANONYMOUS_WORD = "_GLOBAL__N_1"
 _MOST_CUTS = 3
 """Times that names are cut anew which are alike once cut."""
+
+
+def readable_name(name: str) -> str:
+    """Write a mangled name of C++ (``_Z...``) much as source code has it: namespaces and function, and in angle brackets
+    the words and numbers of its templates and arguments without their namespaces. Any other name is only cleaned."""
+    text = clean(name)
+    if not text.startswith("_Z"):
+        return text
+    function: list[str] = []
+    words: list[str] = []
+    at, in_function = 2, True
+    while at < len(text):
+        found = _MANGLED.match(text, at)
+        if found is None:
+            in_function = in_function and (not function or text[at] not in "IE")
+            at += 1
+            continue
+        at = found.end()
+        if found[2] is None:
+            words += [found[1].replace("n", "-")] if found[1] else []
+            continue
+        word = text[at : at + int(found[2])]
+        at += int(found[2])
+        if len(word) < int(found[2]):  # cut off
+            function = [] if in_function else function
+            break
+        if in_function:
+            function += [] if word == _ANONYMOUS_WORD else [word]
+            in_function = at < len(text) and text[at].isdigit()
+        elif word.isidentifier() and not text[at : at + 1].isdigit():  # before another word it is a namespace
+            words.append(word)
+    if not function:
+        return text
+    return "::".join(function) + (f"<{', '.join(words)}>" if words else "")
 
 
 def short_name(name: str) -> str:
     """Return a name without what takes room: of a C++ function templates, namespaces, arguments and result type, of a
     frame of Python the folders. Any other name is only cleaned."""
-    text = clean(name)
+    text = readable_name(name)
     frame = _PYTHON.fullmatch(text)
     if frame:
         return frame[1]
@@ -50,7 +88,7 @@ def short_name(name: str) -> str:
 def distinct_names(names: Sequence[str], width: int, ellipsis: str) -> list[str]:
     """Cut different names to ``width`` cells each so that they can still be told apart: as they are if they fit, else
     short, with the words in which they differ. Same order and number as ``names``."""
-    found = [clean(name) for name in names]
+    found = [readable_name(name) for name in names]
     long = [at for at, name in enumerate(found) if cell_width(name) > width]
     by_short: dict[str, list[int]] = {}
     for at in long:

@@ -45,7 +45,7 @@ def verdict_rows(verdict: Verdict, width: int, whole: bool, with_limits: bool = 
 
 
 _PROGRAM = r"(?:gssr|nsys|ncu|rocprofv3|py-spy|gdb|nvidia-smi|amd-smi|rocminfo|srun|sacct|python)"
-_PROSE = r"(?:on|in|within|and|or|then|it|shows|says|tells|counts|compares)\b"
+_PROSE = r"(?:on|in|within|and|or|then|it|shows|says|tells|counts|compares)(?=[ ;]|\. |\.?$)"
 _WORD = r"""(?:'[^']*'|"[^"]*"|[^;'" ])+?"""
 """A word of a shell's line; files are quoted in it."""
 _AFTER_COLON = re.compile(rf"(?<=: )({_PROGRAM}(?: (?!{_PROSE}){_WORD})*?)(?:; |\. |\.?$)")

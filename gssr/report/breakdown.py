@@ -7,7 +7,7 @@ from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import LeadingLoss
 from gssr.render.breakdown import LEAST_SHOWN, LOOKS, breakdown_bar, headline, shown_categories
 from gssr.render.cells import wrap
-from gssr.render.clock import duration
+from gssr.render.clock import duration, exact
 from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
@@ -59,6 +59,7 @@ def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Ro
     """Draw a row for each category that is shown, with share, error, GPU time, and by what it is known. Without any
     error, as of a trace, its column is left out."""
     has_error = bool(breakdown.error.any())  # kernels of a trace are exact
+    spell = duration if has_error else exact
     columns = (
         TableColumn(""), TableColumn("share", align="right"),
         *([TableColumn("+-" if options.ascii else "±", align="right", drop=2)] if has_error else []),
@@ -73,14 +74,14 @@ def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Ro
             [
                 (Span(f"{look.marked(options.ascii)} ", look.role), Span(breakdown.label(at))),
                 percent(float(shares[at])), *([percent(float(breakdown.error[at]))] if has_error else []),
-                duration(float(seconds[at])), breakdown.confidence[at],
+                spell(float(seconds[at])), breakdown.confidence[at],
             ]
         )  # fmt: skip
     rest = 1 - float(shares[shown].sum())
     if rest >= _LEAST_TOLD:
         left = float(seconds.sum() - seconds[shown].sum())
         error = [""] if has_error else []
-        rows.append([(Span("  "), Span("in smaller parts")), percent(rest), *error, duration(left), ""])
+        rows.append([(Span("  "), Span("in smaller parts")), percent(rest), *error, spell(left), ""])
     return table(columns, rows, options.width, marks)
 
 

@@ -7,8 +7,9 @@ from gssr.arrays import Floats
 from gssr.model.traces import call_tree
 from gssr.model.traces.call_tree import CallTree
 from gssr.model.verdicts.words import took
-from gssr.render.cells import clean, fit, flow, wrap
+from gssr.render.cells import cell_width, clean, fit, flow, wrap
 from gssr.render.columns import strip
+from gssr.render.function_names import distinct_names, short_name
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, count, fixed, percent
@@ -77,12 +78,16 @@ def _line(
     ``visits`` (NaN: unknown), and mean, greatest, its place and imbalance of ``of`` [n_places]."""
     spread = call_tree.spread(of[None])
     most = int(spread.most[0])
-    name = fit(clean(label), max(options.width - _NUMBERS, 24), marks.ellipsis)
+    name = fit(clean(label), _name_width(options), marks.ellipsis)
     return [
         name, *(fixed(100 * float(each.sum()) / total, 1) for each in values),
         f"{visits:,.0f}" if visits == visits else NONE, _took(float(spread.mean[0])), _took(float(spread.greatest[0])),
         tree.called(most) if float(spread.imbalance[0]) >= _ALIKE else "", fixed(100 * float(spread.imbalance[0]), 1),
     ]  # fmt: skip
+
+
+def _name_width(options: PageOptions) -> int:
+    return max(options.width - _NUMBERS, 24)
 
 
 def _took(ns: float) -> str:
@@ -96,10 +101,11 @@ def _functions(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]
     about = f"by their own time; per {tree.noun}"
     rows = section("Which functions?", options.width, marks, about)
     most = _MOST_LINES[options.verbosity]
+    names = distinct_names(found.names[:most], _name_width(options), marks.ellipsis)
     lines = [
         _line(tree, name, float(visits.sum()), (inclusive, exclusive), total, exclusive, options, marks)
         for name, inclusive, exclusive, visits in zip(
-            found.names[:most], found.inclusive, found.exclusive, found.visits, strict=False
+            names, found.inclusive, found.exclusive, found.visits, strict=False
         )
     ]
     rows += table((TableColumn("function"), *_TREE_COLUMNS[1:]), lines, options.width, marks)
@@ -120,7 +126,7 @@ def _path(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
     visits = tree.values(call_tree.VISITS).exclusive
     most = _MOST_LINES["high"] if options.verbosity == "high" else 12
     lines = [
-        _line(tree, f"{' ' * min(int(tree.depth[node]), 20)}{tree.names[node]}", float(visits[node].sum()),
+        _line(tree, _indented(tree, node, _name_width(options)), float(visits[node].sum()),
               (values.inclusive[node], values.exclusive[node]), total, values.inclusive[node], options,
               marks)
         for node in nodes[:most]
@@ -130,6 +136,12 @@ def _path(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
     return rows + (
         wrap(f"and {count(more, 'more call')}: --csv calltree", options.width, role="dim") if more > 0 else []
     )
+
+
+def _indented(tree: CallTree, node: int, width: int) -> str:
+    """Name a call, indented by its depth; a name that does not fit into ``width`` cells is written short."""
+    indent, name = " " * min(int(tree.depth[node]), 20), tree.names[node]
+    return f"{indent}{name if cell_width(indent + clean(name)) <= width else short_name(name)}"
 
 
 def by_time(tree: CallTree) -> list[int]:

@@ -56,12 +56,12 @@ _LEAST_NAME = 12
 """Cells of a name, for which numbers give way."""
 _OF_CUDA = re.compile(r"cu(?:da)?[A-Z]")
 _CAUSES: dict[Cause, str] = {
-    "host": "the host was late: until it launched the next work",
-    "launch": "from one piece of work to the next, less than 30 µs",
-    "dependency": "launched, waiting for something else: an event, another GPU",
-    "copy": "a copy launched, waiting for its data",
-    "unknown": "the trace does not tell what launched the next work",
-    "outside": "before a GPU's first work and after its last",
+    "host": "the next work was not launched yet",
+    "launch": "between two pieces of work, below 30 µs",
+    "dependency": "launched, waits for an event or other work",
+    "copy": "a copy is launched, waits for its data",
+    "unknown": "the trace does not tell what launched it",
+    "outside": "before a GPU's first work, after its last",
 }
 
 

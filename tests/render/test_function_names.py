@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.render.cells import cell_width
-from gssr.render.function_names import distinct_names, short_name
+from gssr.render.function_names import distinct_names, readable_name, short_name
 
 ELEMENTWISE = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::{}<float>, std::array<char*, 3ul> >(int, "
@@ -53,3 +53,31 @@ def test_whatever_the_names_none_is_too_long_and_those_that_fit_stay(names: list
     for name, own in zip(names, found, strict=True):
         assert cell_width(own) <= width
         assert own == name or cell_width(name) > width
+
+
+@pytest.mark.parametrize(
+    ("mangled", "readable", "short"),
+    [
+        (
+            "_ZN2at6native18elementwise_kernelILi128ELi2EZNS0_22gpu_kernel_impl_nocastINS0_13BinaryFunctorIfffNS0_15binary_"
+            "internal10DivFunctorIfEEEEEEvRNS_18TensorIteratorBaseERKT_EUliE_EEviT1_",
+            "at::native::elementwise_kernel<128, 2, gpu_kernel_impl_nocast, BinaryFunctor, DivFunctor, TensorIteratorBase>",
+            "elementwise_kernel",
+        ),
+        ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256ELb0EEvPT_", "aiter::add_rmsnorm_quant_kernel<256, 0>",
+         "add_rmsnorm_quant_kernel"),
+        ("_ZN12_GLOBAL__N_13fooIiEEvT_", "foo", "foo"),
+        ("_Z6kernelPfS_i", "kernel", "kernel"),
+        ("_Z1fILin5EEvv", "f<-5>", "f"),
+        ("_ZN2at18elementwise_ker", "_ZN2at18elementwise_ker", "_ZN2at18elementwise_ker"),
+        ("_Z", "_Z", "_Z"), ("_Z99x", "_Z99x", "_Z99x"), ("_Zebra_kernel", "_Zebra_kernel", "_Zebra_kernel"),
+    ],
+)  # fmt: skip
+def test_mangled_names_are_written_as_in_source_code(mangled: str, readable: str, short: str) -> None:
+    assert readable_name(mangled) == readable
+    assert short_name(mangled) == short
+
+
+def test_mangled_names_are_told_apart_by_their_words() -> None:
+    names = [f"_ZN2at6native13reduce_kernelILi512ENS0_8ReduceOpIf{word}EEEvT_" for word in ("NS0_6MaxOpsIfEE", "3Sum")]
+    assert distinct_names(names, 30, "…") == ["reduce_kernel<MaxOps>", "reduce_kernel<Sum>"]

@@ -46,6 +46,7 @@ def test_a_command_longer_than_the_line_is_still_all_there() -> None:
         ("Try: nvidia-smi -L; and: python -c 'import torch; print(1)'. Work that", ["nvidia-smi -L",
                                                                                     "python -c 'import torch; print(1)'"]),
         ("Which: gssr analyze -plb 'a run.sql'. https://example.org", ["gssr analyze -plb 'a run.sql'"]),
+        ("Which: gssr analyze --csv functions in/it.db", ["gssr analyze --csv functions in/it.db"]),
     ],
 )  # fmt: skip
 def test_commands_end_where_the_sentence_goes_on(advice: str, commands: list[str]) -> None:

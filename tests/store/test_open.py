@@ -49,6 +49,12 @@ def test_a_folder_without_recordings_is_said(tmp_path):
     assert "holds no recording" in sentence(tmp_path)
 
 
+def test_a_folder_of_an_unfinished_archive_is_said(tmp_path):
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "0.evt").write_bytes(b"\0")
+    assert "without its anchor file, traces.otf2" in sentence(tmp_path)
+
+
 def test_what_is_not_a_file_is_said(tmp_path):
     os.mkfifo(tmp_path / "pipe.sql")
     assert "is not a file" in sentence(tmp_path / "pipe.sql")

@@ -24,7 +24,7 @@ from gssr.model.traces.flops import FlopsByCall, both_flops, by_operator, by_ste
 from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.io import all_calls, file_calls
 from gssr.model.traces.kernel_sequences import both_sequences, kernel_sequences
-from gssr.model.traces.launches import NONE_LINKED, Links, launches, links_of, time_launched_within
+from gssr.model.traces.launches import NONE_LINKED, Links, launches, links_of, no_calls, time_launched_within
 from gssr.model.traces.lengths import (
     NO_LENGTHS,
     NO_STATISTICS,
@@ -32,6 +32,7 @@ from gssr.model.traces.lengths import (
     Lengths,
     LengthStatistics,
     lengths_of,
+    lengths_of_rows,
     one_table,
     statistics,
     together,
@@ -54,11 +55,13 @@ from gssr.model.traces.trace_results import (
     CounterSummary,
     Gap,
     GpuUse,
+    LateHost,
     Launches,
     OwnMetric,
     Step,
     TraceAnalysis,
     TraceCourse,
+    Waits,
 )
 from gssr.model.traces.trace_rules import TABLE, judge_trace
 from gssr.model.traces.trace_selection import WHOLE, TraceSelection, tracks_of, window_of
@@ -97,6 +100,8 @@ _OF_TORCH = re.compile(r"^aten::|\bat::native::")
 _CAPTURES = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
 _BY_GPU = ("ranks", "kernel_types", "idle", "gaps", "steps")
 """The tables that are made GPU by GPU."""
+_WITHOUT_CALLS = frozenset({"kernels", "kernels_by_rank", "copies", "copy_sizes", "api", "os"})
+"""The tables for which it does not matter what launched the GPUs' work."""
 _OF_TREE = ("calltree", "calltree_metrics", "functions", "paradigms_by_rank")
 """Those of the call tree."""
 
@@ -128,7 +133,11 @@ def analyze_timeline(
     judged = tables is None or "verdicts" in tables
     part, there = part_of(timeline, window_ns, tracks, names, like_hta), gpus_of(timeline.tracks)
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
-    links = links_of(part, rows)
+    links = (
+        Links(rows, no_calls(rows))
+        if tables is not None and _WITHOUT_CALLS.issuperset(tables)
+        else links_of(part, rows)
+    )
     own_steps = steps_of(part)
     covered, work_of = CoveredTimes(part, own_steps), _work_by_gpu(part, links)
     of_two = None if like_hta else point_to_point(part, links)
@@ -587,11 +596,13 @@ def _work_by_gpu(part: TracePiece, links: Links) -> Callable[[int], Links]:
     returns its work."""
     if len(part.gpus) < 2:
         return lambda _: links
-    gpu = part.gpu_of[part.timeline.intervals.track[links.rows]]
-    rows_of = group_rows(np.arange(len(links.rows)), gpu)
+
+    @cache
+    def rows_of() -> Callable[[Sequence[int]], Ints]:
+        return group_rows(np.arange(len(links.rows)), part.gpu_of[part.timeline.intervals.track[links.rows]])
 
     def work_of(at: int) -> Links:
-        own = rows_of((at,))
+        own = rows_of()((at,))
         return Links(links.rows[own], links.call[own])
 
     return work_of
@@ -642,7 +653,7 @@ def _of_gpu(
     in_steps = np.zeros(len(own_steps), np.int64)
     step_times = part.times(own_steps)
     beside = covered.times_on_host(gpu, links)
-    waits = no_waits(beside)
+    waits, late_host, blocked = no_waits(beside), LateHost(), beside[Waits._fields.index("blocked")]
     n_kernels = under = exposed_collectives = 0
     last_collective: int | None = None
     ns, before, types = np.zeros(4, np.int64), np.zeros((4, bins + 1), np.int64), np.zeros(8, np.int64)
@@ -656,7 +667,9 @@ def _of_gpu(
         idle = idling.idle_of(part, gaps.start, gaps.end, rows[first], call[first])
         causes.append(idling.by_cause(idle))
         longest.append(idling.longest(idle))
-        waits = add_waits(waits, beside, gaps)
+        waits = add_waits(waits, beside, idling.not_waiting(idle).some)
+        late = idling.split_late_host(idle, blocked)
+        late_host = LateHost(*(so_far + more for so_far, more in zip(late_host, late, strict=True)))
         (start, end), category = part.times(rows), part.category[rows]
         of_types = [
             union(start[mine], end[mine], last)
@@ -683,7 +696,7 @@ def _of_gpu(
         part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
         waits, TraceCourse(begin, stop, shares[0], tuple(shares[1:])),
-        0 if of_two is None else int(types[2] + types[6]) - exposed_collectives,
+        0 if of_two is None else int(types[2] + types[6]) - exposed_collectives, late_host,
     )  # fmt: skip
     return _GpuMeasures(use, _added(causes), idling.longest(*longest), in_steps)
 
@@ -750,7 +763,7 @@ def _lengths(
 
     @cache
     def of_kernels() -> Lengths:
-        return lengths_of(own.name[kernels] * n_types + part.category[kernels], length[kernels], work)
+        return lengths_of_rows(kernels, lambda rows: own.name[rows] * n_types + part.category[rows], length, work)
 
     def by_rank() -> Lengths:
         """Count the lengths of the kernels by GPU, name and category."""

@@ -2,7 +2,8 @@
 
 A GPU is idle between two pieces of work of any of its streams. The causes are read off what comes next:
 
-- host: the part of a gap before that was launched. The host was late.
+- host: the part of a gap before that was launched. The host was late. The launch of a kernel that itself takes 30 µs or more
+  is part of it: the driver then loads code or allocates memory.
 - launch: the rest, where it is below 30 µs: what it takes to get from one piece of work to the next.
 - copy: the rest before a copy or set, which waited for its data.
 - dependency: the rest before other work, which waited for something else: an event, another GPU, another stream.
@@ -18,11 +19,18 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.model.traces.launches import Links
 from gssr.model.traces.part import TracePiece
-from gssr.model.traces.trace_results import CAUSES, Cause, Gap
+from gssr.model.traces.segments import Segments
+from gssr.model.traces.trace_results import CAUSES, Cause, Gap, LateHost
 from gssr.traces.timeline import BUSY, Category, Kind
 
 LAUNCH = 30_000
 """Below so many ns a gap is a launch's (HolisticTraceAnalysis' consecutive_kernel_delay, as it acts)."""
+BRIEF = 1_000_000
+"""Below so many ns a late host may have been launching all the while: what PyTorch does for one operator takes less."""
+LONG = 500_000_000
+"""From so many ns on a gap is named by itself (the rule gpu_gaps)."""
+_TOLERANCE = 10_000
+"""By so many ns the clocks of a GPU and its host may differ in a trace."""
 MOST_GAPS = 50
 _BLOCK = 256
 
@@ -69,12 +77,35 @@ def causes_as_hta(part: TracePiece, links: Links) -> dict[Cause, tuple[int, int]
 def idle_of(part: TracePiece, start: Ints, end: Ints, after: Ints, call: Ints) -> Idle:
     """Find out why a GPU was idle in each of its gaps. ``start``, ``end`` [n]: when each begins and ends, ns; ``after`` [n]:
     the row of the work that ends it; ``call`` [n]: the row of the call that launched that work, -1 where nobody knows."""
-    host = np.where(call < 0, 0, np.clip(part.start[call] - start, 0, end - start))
+    is_copy = part.category[after] == Category.COPY
+    # the call of a copy may wait for the copy itself, that of a kernel does not wait for the kernel
+    is_slow = ~is_copy & (part.end(call) - part.start[call] >= LAUNCH)
+    launched = np.where(is_slow, part.end(call), part.start[call])
+    host = np.where(call < 0, 0, np.clip(launched - start, 0, end - start))
     rest = np.full(len(start), _DEPENDENCY)
-    rest[part.category[after] == Category.COPY] = _COPY
+    rest[is_copy] = _COPY
     rest[end - start - host < LAUNCH] = LAUNCHING
     rest[call < 0] = _UNKNOWN
     return Idle(start, end, after, host, rest)
+
+
+def not_waiting(idle: Idle) -> Segments:
+    """Return the gaps without the parts in which the next work was launched and waited for other work or an event:
+    whatever the program did meanwhile is not why the GPU was idle. Some may take no time."""
+    return Segments(idle.start, np.where(idle.rest == _DEPENDENCY, idle.start + idle.host, idle.end))
+
+
+def split_late_host(idle: Idle, blocked: Segments | None) -> LateHost:
+    """Split the time in which the host was late by what kind of gap it was in. ``blocked``: when a thread waited in a call
+    for the GPU; None where no such calls were traced."""
+    is_drained = np.zeros(len(idle.start), np.bool_)
+    if blocked is not None and len(blocked.start):
+        at = np.searchsorted(blocked.start, idle.start, "right") - 1
+        is_drained = (at >= 0) & (idle.start <= blocked.end[at] + _TOLERANCE)
+    is_brief = ~is_drained & (idle.host < BRIEF)
+    is_long = ~is_drained & (idle.length >= LONG)
+    kinds = (is_drained, is_brief, ~(is_drained | is_brief | is_long))
+    return LateHost(*(int(idle.host[kind].sum()) for kind in kinds))
 
 
 def by_cause(idle: Idle) -> dict[Cause, tuple[int, int]]:

@@ -35,6 +35,11 @@ class Links(NamedTuple):
 NONE_LINKED = Links(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
+def no_calls(rows: Ints) -> Ints:
+    """Return the ``call`` [n rows] of Links where no launch is known; it takes no memory."""
+    return np.broadcast_to(np.int64(-1), len(rows))
+
+
 def links_of(part: TracePiece, rows: Ints) -> Links:
     """Find the call of the trace that launched each of these rows of GPUs; of calls that share a correlation the
     outermost."""
@@ -42,7 +47,7 @@ def links_of(part: TracePiece, rows: Ints) -> Links:
     calls = part.all_rows(Kind.RUNTIME, Kind.DRIVER)
     calls = calls[own.link[calls] != NO_LINK]
     if not len(calls):
-        return Links(rows, np.broadcast_to(np.int64(-1), len(rows)))
+        return Links(rows, no_calls(rows))
     found = np.full(len(rows), -1, np.int64)
     link = own.link[calls][::-1]
     low, high = int(link.min()), int(link.max())

@@ -90,6 +90,52 @@ def lengths_of(
     return Lengths(tuple(at), *_counted(key, length, None), added)
 
 
+def lengths_of_rows(
+    rows: Ints,
+    code: Callable[[Ints], NDArray[np.signedinteger]],
+    length: Ints,
+    keys: Callable[[Sequence[int]], Iterable[Key]],
+) -> Lengths:
+    """Count lengths as ``lengths_of`` does, with less memory for many rows: it copies none of their columns.
+
+    Args:
+        rows: places [n] in ``length``.
+        code: returns the numbers, 0 or more, that stand for the keys of some of the rows.
+        length: the length of each interval, ns.
+        keys: turns the different codes, ascending, into their keys; codes that turn into the same key become one.
+    """
+    n = len(rows)
+    least = min((int(length[rows[part]].min()) for part in in_parts(n)), default=0)
+    spread = max((int(length[rows[part]].max()) for part in in_parts(n)), default=0) - least + 1
+    most = max((int(code(rows[part]).max()) for part in in_parts(n)), default=0) + 1
+    if spread * most >= 1 << 62:
+        return lengths_of(code(rows), length[rows], keys)
+    pair = np.empty(n, np.int64)
+    for part in in_parts(n):
+        np.multiply(code(rows[part]), spread, out=pair[part], dtype=np.int64)
+        pair[part] += length[rows[part]]
+        pair[part] -= least
+    pair, count = _sorted_counts(pair)
+    return _keyed(pair // spread, pair % spread + least, count, keys)
+
+
+def _sorted_counts(pair: Ints) -> tuple[Ints, Ints]:
+    """Sort numbers [n] in their own place. Returns the different ones, ascending, and how often each is there."""
+    pair.sort()  # many times as quick as its order
+    first = np.flatnonzero(np.append(np.ones(min(len(pair), 1), np.bool_), pair[1:] != pair[:-1]))
+    return pair[first], np.diff(np.append(first, len(pair)))
+
+
+def _keyed(code: Ints, length: Ints, count: Ints, keys: Callable[[Sequence[int]], Iterable[Key]]) -> Lengths:
+    """Return the counts of pairs of code and length as Lengths, given what turns codes into keys."""
+    codes, key = _dense(code)
+    named = tuple(keys(codes.tolist()))
+    at = {name: place for place, name in enumerate(dict.fromkeys(named))}
+    if len(at) < len(named):
+        key = np.array([at[name] for name in named], np.int32)[key]
+    return Lengths(tuple(at), *_counted(key, length, count), {})
+
+
 def together(parts: Sequence[Lengths]) -> Lengths:
     """Add up the counts of several parts, such as the files of a run's ranks: one Lengths with the keys of all parts. Above
     about a million different lengths they are rounded to nine bits. ``parts`` has at least one, and all have sums of the
@@ -214,9 +260,7 @@ def _counted(key: NDArray[np.signedinteger], length: Ints, count: Ints | None) -
         pair = np.flatnonzero(own)
         count = own[pair]
     elif count is None:
-        pair.sort()  # many times as quick as its order
-        first = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
-        pair, count = pair[first], np.diff(np.append(first, n))
+        pair, count = _sorted_counts(pair)
     else:
         order = np.argsort(pair, kind="stable")
         pair = pair[order]

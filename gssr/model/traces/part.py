@@ -151,7 +151,7 @@ def part_of(
     busy = _rows_of_kinds(own.kind, n_by_kind, BUSY)
     busy = busy if chosen is None else busy[chosen[busy]]
     gpus, gpu_of = _gpus(timeline, busy)
-    worked = _extent(start, length, busy[gpu_of[own.track[busy]] >= 0]) if gpus else None
+    worked = _extent(start, length, _on_gpus(own.track, gpu_of, busy)) if gpus else None
     if window is not None:
         begin, stop = window
         end = start + length
@@ -170,6 +170,12 @@ def part_of(
         timeline, window or extent, window is None, like_hta, start, length, category, chosen, gpus, gpu_of, n_by_kind,
         worked, on,
     )  # fmt: skip
+
+
+def _on_gpus(track: NDArray[np.int32], gpu_of: Ints, busy: Ints) -> Ints:
+    """Leave out of the rows ``busy`` those on tracks of threads; there are hardly ever any."""
+    is_used = counted(track, len(gpu_of), busy) > 0
+    return busy if (gpu_of[is_used] >= 0).all() else busy[gpu_of[track[busy]] >= 0]
 
 
 def _extent(start: Ints, length: Ints, rows: Ints) -> tuple[int, int]:

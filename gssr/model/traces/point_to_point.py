@@ -19,6 +19,8 @@ _ALL_TO_ALL = re.compile(r"all_?to_?all", re.IGNORECASE)
 def point_to_point(part: TracePiece, links: Links) -> Flags | None:
     """Flag the intervals [n] that are kernels which send to or receive from another rank, launched outside operations
     of all ranks. None if there is no such kernel at all."""
+    if not any(map(_SEND_RECEIVE.search, part.timeline.names)):
+        return None
     own = part.timeline.intervals
     is_one = part.is_named(links.rows, _SEND_RECEIVE.search)
     is_one &= part.category[links.rows] == Category.COMMUNICATION

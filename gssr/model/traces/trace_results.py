@@ -62,6 +62,16 @@ class Waits(NamedTuple):
     between_steps: int | None = None
 
 
+class LateHost(NamedTuple):
+    """How long a GPU was idle because the host was late, ns. ``after_waits``: in gaps that began while a thread waited in a
+    call for the GPU, so that nothing more was launched. ``brief``: in others in which it was late for less than 1 ms.
+    ``longer``: in the rest, but for gaps of 0.5 s and more."""
+
+    after_waits: int = 0
+    brief: int = 0
+    longer: int = 0
+
+
 class GpuUse(NamedTuple):
     """One GPU of one rank, by the first of its tracks; it is called ``place`` (gssr.model.traces.gpu_names). ``span_ns``:
     from the first start to the last end of its kernels, copies and sets, 0 of a GPU that did nothing in the window;
@@ -84,6 +94,7 @@ class GpuUse(NamedTuple):
     waits: Waits
     course: TraceCourse
     exposed_p2p_ns: int = 0
+    late_host: LateHost = LateHost()
     book: GpuBook | None = None
     """Its time by category, None as HolisticTraceAnalysis counts."""
 

@@ -17,8 +17,8 @@ from gssr.arrays import Floats
 from gssr.gpu_vendors import AMD, NVIDIA, say
 from gssr.model.results import Finding, Severity
 from gssr.model.traces import call_tree
-from gssr.model.traces.idle import LAUNCH
-from gssr.model.traces.trace_results import BINS, TraceAnalysis
+from gssr.model.traces.idle import BRIEF, LAUNCH, LONG
+from gssr.model.traces.trace_results import BINS, Gap, TraceAnalysis
 from gssr.model.traces.waits import SHORT
 from gssr.model.verdicts.table import (
     NSYS,
@@ -52,6 +52,10 @@ _NEEDS = {
 """What rules need, and what is said where it is missing."""
 POP = "POP's efficiency metrics"
 _SETS_UP = re.compile(r"P?MPI_(?:Init|Finalize)", re.IGNORECASE)
+_SET_UP_TOLD = 0.01
+"""From this share of all time on it is said that setting up MPI and taking it down is left out."""
+_LONGEST_NAME = 60
+"""Characters of a kernel's name in a sentence; names of matrix products have hundreds."""
 _PARTS = 30
 """Parts of the run that are looked at one by one (nsys: gpu_time_util)."""
 
@@ -115,6 +119,12 @@ def _idle(trace: TraceAnalysis, name: str) -> int:
     return sum(getattr(gpu.waits, name) or 0 for gpu in trace.gpus)
 
 
+def _late(trace: TraceAnalysis, name: str) -> int:
+    """Add up, over all GPUs, the idle time (ns) in which the host was late in gaps of the kind ``name``, a field of
+    gssr.model.traces.trace_results.LateHost."""
+    return sum(getattr(gpu.late_host, name) for gpu in trace.gpus)
+
+
 def _graded(trace: TraceAnalysis, ns: int, rule: Rule) -> Severity | None:
     """Tell how severe it is that so much time (ns) is lost; None below the threshold "warning"."""
     share = _share(trace, ns)
@@ -153,9 +163,18 @@ def _while_idle(trace: TraceAnalysis, rule: Rule, name: str, what: str, if_: str
 
 
 def _at(trace: TraceAnalysis, time_ns: int) -> str:
-    """Format a time as pages and axes show it, in seconds: ``time_ns`` (ns from the trace's zero) less where the axis begins
-    to count."""
-    return f"{(time_ns - trace.axis_ns) / 1e9:.6g} s"
+    """Format a time as pages and axes show it, in seconds or milliseconds: ``time_ns`` (ns from the trace's zero) less
+    where the axis begins to count."""
+    seconds = (time_ns - trace.axis_ns) / 1e9
+    return f"{seconds:.6g} s" if abs(seconds) >= 1 else f"{seconds * 1e3:.6g} ms"
+
+
+def _gap(trace: TraceAnalysis, gap: Gap) -> str:
+    """Say how long a gap is and when, what came after it, and what the program did in its middle."""
+    doing = gap.python or gap.range or gap.call
+    after = gap.after if len(gap.after) <= _LONGEST_NAME else f"{gap.after[: _LONGEST_NAME - 1]}…"
+    meanwhile = f", in {doing}" if doing else ""
+    return f"{took(gap.length_ns)} at {_at(trace, gap.start_ns)}, before {after}{meanwhile}"
 
 
 def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
@@ -176,7 +195,7 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
         Threshold("critical", 0.25, "from this difference on it is critical"),
     ),
     "The rank that comes last to a collective waits least in it: look for more work, a slower GPU or a slower loader on "
-    "this rank; gssr analyze --csv kernels_by_rank FILE compares its kernels with another's.",
+    "this rank. Its kernels beside another's: gssr analyze --csv kernels_by_rank FILE",
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
 def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -222,15 +241,15 @@ def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     (
         Threshold("per_launch", 0.05, "at least this many waiting calls for each launch"),
         Threshold("calls", 20, "and this many in all"),
-        *_shares("idle because the host is late", 0.1, 0.4),
+        *_shares("idle after such calls, until the host launches the next work", 0.1, 0.4),
     ),
     "Find what asks for results at each step, or waits without need; keep results on the GPU and fetch them rarely.",
     needs=(("kernels",), ("calls",), ("launches",)), explains=("blocking_calls",),
 )  # fmt: skip
 def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if many calls wait for the GPU and it is idle for long because the host is late. None if there are few such
-    calls, in all or for each launch, or little idle time."""
-    n, launches, lost = trace.calls["blocked"].n, trace.launches.n, trace.idle["host"][1]
+    """Match if many calls wait for the GPU and it is then idle for long, until the host launches the next work. None if
+    there are few such calls, in all or for each launch, or little idle time."""
+    n, launches, lost = trace.calls["blocked"].n, trace.launches.n, _late(trace, "after_waits")
     severity = _graded(trace, lost, rule)
     if severity is None or n < rule.at("calls") or n < rule.at("per_launch") * launches:
         return None
@@ -243,14 +262,14 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             f"{n:,} such calls, {launches:,} launches (reported from {percent(per)} on)",
             per,
         ),
-        _of_time(trace, lost, rule, "idle because the host was late"),
+        _of_time(trace, lost, rule, "idle after such calls, until the host launched the next work"),
         _won(trace, lost, "if the host ran ahead"),
     )
     return RuleMatch({"count": f"{n:,}", "each": f"{each:.3g}"}, evidence, severity, _span(trace))
 
 
 @register_rule(
-    "info", "Threads wait for the GPUs in {count} calls for {time}",
+    "info", "Threads wait for the GPUs for {time}, in {calls}",
     _shares("in calls that wait", 0.1, 1.01, NSYS),
     "A thread in such a call launches nothing: wait for an event of the one stream that matters, or later. At the end of a "
     "step, and while the GPU is busy, it costs nothing.",
@@ -265,14 +284,15 @@ def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         _of_time(trace, calls.total_ns, rule, "in calls that wait"),
         _won(trace, lost, "idle meanwhile"),
     )
-    return RuleMatch({"count": f"{calls.n:,}", "time": took(calls.total_ns)}, evidence, rule.severity, _span(trace))
+    words = {"calls": f"{calls.n:,} call{'' if calls.n == 1 else 's'}", "time": took(calls.total_ns)}
+    return RuleMatch(words, evidence, rule.severity, _span(trace))
 
 
 @register_rule(
-    "warning", "{count} asynchronous copies from or to pageable memory take {time}",
+    "warning", "Asynchronous copies from or to pageable memory take {time}, {count} in all",
     _shares("in such copies", 0.005, 0.1, NSYS),
     "Pageable memory is copied twice, and the call waits: pin it (cudaMallocHost, cudaHostRegister).",
-    needs=(("kernels",), ("pageable",)),
+    needs=(("kernels",), ("pageable",)), explains=("exposed_copies",),
 )  # fmt: skip
 def pageable_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if copies by cudaMemcpyAsync use memory that is not pinned (nsys: cuda_memcpy_async)."""
@@ -280,10 +300,10 @@ def pageable_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "warning", "{count} copies make their thread wait; they take {time}",
+    "warning", "Copies that make their thread wait take {time}, {count} in all",
     _shares("in such copies", 0.005, 0.1, NSYS),
     "Take cudaMemcpyAsync on a stream of its own with pinned memory.",
-    needs=(("kernels",), ("copies",), ("launches",)),
+    needs=(("kernels",), ("copies",), ("launches",)), explains=("exposed_copies",),
 )  # fmt: skip
 def sync_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if copies by cudaMemcpy take long, but not those within a GPU and small ones onto it (nsys:
@@ -292,7 +312,7 @@ def sync_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "{count} sets of memory make their thread wait; they take {time}",
+    "info", "Sets of memory that make their thread wait take {time}, {count} in all",
     _shares("in such sets", 0.001, 0.1, NSYS),
     "Take cudaMemsetAsync.",
     needs=(("kernels",), ("copies",), ("launches",)),
@@ -300,6 +320,11 @@ def sync_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 def sync_memsets(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if sets by cudaMemset take long (nsys: cuda_memset_sync)."""
     return _copies(trace, rule, "sync_memset", "sync_memset")
+
+
+def _bytes(n: int) -> str:
+    """Say a number of bytes, small ones whole."""
+    return f"{n / 1e6:,.6g} MB" if n >= 100_000 else f"{n:,} bytes"
 
 
 def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> RuleMatch | None:
@@ -310,7 +335,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
     severity = _graded(trace, max(found.total_ns, lost), rule)
     if severity is None or not found.n:
         return None
-    moved = f"{found.n_bytes / 1e6:,.6g} MB" if found.n_sized == found.n else "an unknown size"
+    moved = _bytes(found.n_bytes) if found.n_sized == found.n else "an unknown size"
     evidence = (
         _of_time(trace, max(found.total_ns, lost), rule, f"for {moved}"),
         _won(trace, lost, "the copies that nothing hides, or the idle time in their calls"),
@@ -319,9 +344,38 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
 
 
 @register_rule(
+    "warning", "Copies are not hidden: for {lost} of the time the GPUs do nothing else",
+    _shares("in copies and sets of memory, and neither computation nor communication meanwhile", 0.1, 0.3),
+    "Copy the next part on a stream of its own, from pinned memory, while this one is computed; keep on the GPU what is "
+    "used again, and copy less (smaller types, nothing twice).",
+    needs=(("kernels",), ("copies",)),
+)  # fmt: skip
+def exposed_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
+    """Match if GPUs spend long in copies and sets without computing or communicating at the same time."""
+    lost = sum(gpu.exposed_copy_ns for gpu in trace.gpus)
+    severity = _graded(trace, lost, rule)
+    if severity is None:
+        return None
+    evidence = (
+        _of_time(trace, lost, rule, "in nothing but copies"),
+        _won(trace, lost, "if all of them were hidden"),
+    )
+    return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
+
+
+_SHORT_SHARE = 0.5
+"""From this share of short kernels on, launching them takes the host as long as running them takes the GPU."""
+
+
+def _n_single_short(trace: TraceAnalysis) -> int:
+    """Count the short kernels that no graph launched."""
+    return trace.calls["short"].n - trace.calls["graph"].n
+
+
+@register_rule(
     "warning", "{share} of the kernels are short and launched one by one; the GPUs wait {lost} of the time for the next",
     (
-        Threshold("short", 0.5, f"at least this share of the kernels takes less than {took(SHORT)}, as a ratio"),
+        Threshold("short", _SHORT_SHARE, f"at least this share of the kernels takes less than {took(SHORT)}, as a ratio"),
         *_shares("idle because a launch is late or takes its time", 0.1, 0.4),
     ),
     "Launch them together: CUDA graphs, fused kernels, larger batches.",
@@ -330,9 +384,8 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
 def short_kernels(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if most kernels are short and launched one by one, and the GPUs are idle for long because launches are late.
     A graph would launch them at once."""
-    n = sum(gpu.n_kernels for gpu in trace.gpus)
-    single = trace.calls["short"].n - trace.calls["graph"].n
-    share, lost = single / max(n, 1), trace.idle["host"][1] + trace.idle["launch"][1]
+    n, single = sum(gpu.n_kernels for gpu in trace.gpus), _n_single_short(trace)
+    share, lost = single / max(n, 1), _late(trace, "brief") + trace.idle["launch"][1]
     severity = _graded(trace, lost, rule)
     if severity is None or share < rule.at("short"):
         return None
@@ -343,7 +396,9 @@ def short_kernels(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             f"{single:,} of {n:,} kernels below {took(SHORT)} (reported from {percent(rule.at('short'))} on)",
             rule.at("short"),
         ),
-        _of_time(trace, lost, rule, f"idle: the host was late, or gaps below {took(LAUNCH)}"),
+        _of_time(
+            trace, lost, rule, f"idle: the host was late by less than {took(BRIEF)}, or gaps below {took(LAUNCH)}"
+        ),
         _won(trace, lost, "if each were launched in time"),
     )
     words = {"share": percent(share), "lost": percent(_share(trace, lost))}
@@ -445,17 +500,42 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     if not gaps:
         return None
     lost, first = sum(gap.length_ns for gap in gaps), gaps[0]
-    doing = first.python or first.range or first.call
     evidence = (
-        finding_in_words("gap", first.length_ns / 1e9,
-             f"the longest {took(first.length_ns)} at {_at(trace, first.start_ns)}, before {first.after}"
-             f"{f', in {doing}' if doing else ''} (reported from {took(least)} on)", rule.at("seconds")),
+        finding_in_words(
+            "gap", first.length_ns / 1e9, f"the longest {_gap(trace, first)} (reported from {took(least)} on)",
+            rule.at("seconds"),
+        ),
         _won(trace, lost, "the gaps"),
     )  # fmt: skip
     span = (min(gap.start_ns for gap in gaps) / 1e9, max(gap.start_ns + gap.length_ns for gap in gaps) / 1e9)
     return RuleMatch(
         {"time": took(lost), "count": f"{len(gaps):,}", "least": took(least)}, evidence, rule.severity, span
     )
+
+
+@register_rule(
+    "warning", "The GPUs wait for the CPU: idle for {lost} before the next work is launched",
+    _shares(f"idle because the host is late (by {took(BRIEF)} or more if most kernels are short)", 0.1, 0.4),
+    "The page's list of gaps names what the program did meanwhile: do it ahead, in another thread or process, or less "
+    "often. All long gaps: gssr analyze --csv gaps FILE",
+    needs=(("kernels",), ("launches",)), explains=("low_utilization",),
+)  # fmt: skip
+def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
+    """Match if GPUs are idle for long because the host is late with the next work, in gaps that no call that waits for
+    them began. What short_kernels tells of does not count, nor do the gaps that gpu_gaps names."""
+    is_of_short = _n_single_short(trace) >= _SHORT_SHARE * sum(gpu.n_kernels for gpu in trace.gpus)
+    lost = _late(trace, "longer") + (0 if is_of_short else _late(trace, "brief"))
+    severity = _graded(trace, lost, rule)
+    if severity is None:
+        return None
+    what = f"idle: the host was late{f' by {took(BRIEF)} or more' if is_of_short else ''}, in gaps below {took(LONG)}"
+    gap = next((gap for gap in trace.gaps if gap.cause == "host" and gap.length_ns < LONG), None)
+    evidence = (
+        _of_time(trace, lost, rule, what),
+        *(() if gap is None else (finding_in_words("gap", gap.length_ns / 1e9, f"the longest {_gap(trace, gap)}"),)),
+        _won(trace, lost, "if the host ran ahead"),
+    )
+    return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
 
 
 @register_rule(
@@ -492,8 +572,8 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         Threshold("critical", 0.5, "from this imbalance on it is critical"),
         Threshold("communication", 0.05, "and this much of all time is spent in communication, as a ratio"),
     ),
-    "Divide the work anew (domain decomposition, batch sizes), or see why this rank is slower; gssr analyze --csv functions "
-    "FILE shows the functions that differ, by imbalance.",
+    "Divide the work anew (domain decomposition, batch sizes), or see why this rank is slower. The functions in which the "
+    "ranks differ: gssr analyze --csv functions FILE",
     needs=(("tree",),), explains=("communication_share",),
 )  # fmt: skip
 def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -537,23 +617,28 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
 
 
 @register_rule(
-    "warning", "{share} of the time goes into communication",
+    "warning", "{share} of the time{where} goes into communication",
     (
         Threshold("warning", 0.2, "in communication, as a share of the time of all ranks", POP),
         Threshold("critical", 0.5, "from this share on it is critical"),
     ),
-    "gssr analyze --csv functions FILE shows which calls: waiting in collectives is imbalance before them; else send less "
-    "and larger, overlap with non-blocking calls, use fewer ranks with more threads, or a larger problem for this many "
-    "ranks.",
+    "Waiting in collectives is imbalance before them; else send less and larger, overlap with non-blocking calls, use fewer "
+    "ranks with more threads, or a larger problem for this many ranks. Which calls take the time: gssr analyze --csv "
+    "functions FILE",
     needs=(("tree",),),
 )  # fmt: skip
 def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match call trees in which MPI, SHMEM or another paradigm of communication takes much of the ranks' time."""
     tree, spent, rest = _communication(trace)
-    share = float(spent.sum() / max((spent + rest).sum(), 1))
+    all_ns = float((spent + rest).sum())
+    share = float(spent.sum() / max(all_ns, 1))
     if share < rule.at("warning"):
         return None
     found = call_tree.functions(tree)
+    set_up = sum(
+        float(np.nansum(own)) for name, own in zip(found.names, found.exclusive, strict=True) if _SETS_UP.match(name)
+    )
+    where = " outside MPI_Init and MPI_Finalize" if set_up >= _SET_UP_TOLD * (all_ns + set_up) else ""
     top = next(
         at for at, (paradigm, own) in enumerate(zip(found.paradigm, found.exclusive, strict=True))
         if paradigm in call_tree.COMMUNICATION and not _SETS_UP.match(found.names[at])
@@ -561,11 +646,14 @@ def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     own = float(np.nansum(found.exclusive[top]))
     evidence = (
         finding_in_words(
-            "share", share, f"{took(spent.sum())} (reported from {percent(rule.at('warning'))} on)", rule.at("warning")
+            "share",
+            share,
+            f"{took(spent.sum())} of {took(all_ns)} (reported from {percent(rule.at('warning'))} on)",
+            rule.at("warning"),
         ),
         finding_in_words("most", own / 1e9, f"most in {found.names[top]}: {took(own)}"),
     )
-    return RuleMatch({"share": percent(share)}, evidence, rule.graded(share), _span(trace))
+    return RuleMatch({"share": percent(share), "where": where}, evidence, rule.graded(share), _span(trace))
 
 
 @register_rule(

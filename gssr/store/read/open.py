@@ -209,7 +209,11 @@ def files_of(path: str) -> list[str]:
         except OSError as error:
             raise RecordingError(f"{folder}: can't be read: {error.strerror}") from None
         if not names:
-            raise RecordingError(f"{path}: holds no recording: looked for *.sql")
+            from gssr.recognise import NOTHING_INSIDE, recognise  # here: what starts beside a job must start quickly
+
+            problem = NOTHING_INSIDE if folder.endswith(".sql.d") else recognise(folder).problem or NOTHING_INSIDE
+            said = "holds no recording: looked for *.sql" if problem == NOTHING_INSIDE else problem
+            raise RecordingError(f"{path}: {said}")
     return names or [path]
 
 

@@ -11,6 +11,7 @@ from gssr.model.live.nodes import host_means
 from gssr.render.cells import clean, fit, pad
 from gssr.render.clock import exact
 from gssr.render.columns import bar
+from gssr.render.function_names import distinct_names
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity
 from gssr.render.states import OF_TRACE
@@ -151,12 +152,15 @@ class Details(RowsPanel):
         head = f"  {'total':>10} {'count':>9} {'mean':>10}  {'share':<{share_size}} name"
         rows: list[Row] = [(Span(head[:width], "dim"),)]
         every = sum(each.total for each in used)
-        for each in used[: height - 1]:
+        shown = used[: max(height - 1, 0)]
+        room = max(width - 36 - share_size, 1)
+        for each, name in zip(
+            shown, distinct_names([each.name for each in shown], room, self.glyphs.ellipsis), strict=True
+        ):
             role: Role = OF_TRACE[each.category].role
             filled = max(round(each.total / most * (share_size - 8)), 1)
             share = percent(each.total / every if every else None)
             text = f"  {exact(each.total / NS):>10} {each.n:>9,} {exact(each.total / each.n / NS):>10}  "
-            name = fit(clean(each.name), max(width - len(text) - share_size - 1, 1), self.glyphs.ellipsis)
             drawn = self.glyphs.bar * filled + " " * (share_size - 8 - filled)
             rows.append((Span(text), Span(drawn, role), Span(f"{share:>8} "), Span(name)))
         if not used:

@@ -1,13 +1,14 @@
 """Tables of lengths against the statistics module, and made in parts against made at once."""
 
 import statistics as plain
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.model.traces.lengths import Lengths, lengths_of, statistics, together
+from gssr.model.traces.lengths import Lengths, lengths_of, lengths_of_rows, statistics, together
 
 HUGE = 2**55
 rows = st.lists(st.tuples(st.integers(0, 4), st.one_of(st.integers(0, 9), st.integers(0, HUGE))), max_size=30)
@@ -67,3 +68,24 @@ def test_of_very_many_lengths_only_the_median_is_rounded(monkeypatch: pytest.Mon
         assert getattr(found, name).tolist() == getattr(exact, name).tolist()
     assert found.median == pytest.approx(exact.median, rel=1 / 256) and found.std == pytest.approx(exact.std, rel=1e-4)
     assert all((of_key[1:] > of_key[:-1]).all() for of_key in (rounded.length[rounded.key == key] for key in range(4)))
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1 << 40)), max_size=50), st.integers(0, 3))
+def test_lengths_of_rows_are_those_of_the_columns(pairs: list[tuple[int, int]], left_out: int) -> None:
+    code, length = (np.array([pair[at] for pair in pairs], np.int64) for at in (0, 1))
+    rows = np.arange(len(pairs))[left_out:]
+
+    def keys(codes: Sequence[int]) -> list[tuple[int]]:
+        return [(each // 2,) for each in codes]
+
+    found = lengths_of_rows(rows, lambda some: code[some], length, keys)
+    want = lengths_of(code[rows], length[rows], keys)
+    assert found.keys == want.keys
+    for name in ("key", "length", "count"):
+        assert (getattr(found, name) == getattr(want, name)).all()
+
+
+def test_lengths_of_rows_beyond_what_a_number_holds_are_counted_too() -> None:
+    length = np.array([0, 1 << 61, 5, 5], np.int64)
+    found = lengths_of_rows(np.arange(4), lambda rows: rows % 2, length, lambda codes: [(code,) for code in codes])
+    assert (found.keys, found.length.tolist(), found.count.tolist()) == (((0,), (1,)), [0, 5, 5, 1 << 61], [1] * 4)

@@ -95,11 +95,29 @@ def long_gap() -> Timeline:
     return events.timeline()
 
 
+def late(n: int, idle: int, took: int = 5 * MS) -> Timeline:
+    """Kernels whose launches come one by one, each ``idle`` ns after the kernel before."""
+    events = busy(Events(), 100)
+    for at in range(n):
+        start = 1_101 * MS + at * (idle + took)
+        events.launched("gemm", start - 10 * US, start, took)
+    return events.timeline()
+
+
 def low() -> Timeline:
+    """Launched in time, and waiting for something that the trace does not tell."""
     events = busy(Events(), 100)
     for at in range(100):
-        events.launched("gemm", 1_100 * MS + at * 20 * MS, 1_101 * MS + at * 20 * MS, 5 * MS)
+        events.launched("gemm", 500 * MS + at, 1_101 * MS + at * 20 * MS, 5 * MS)
     return events.timeline()
+
+
+def async_copies() -> Timeline:
+    events = busy(Events(), 20)
+    for at in range(10):
+        events.launched("Memcpy HtoD (Pinned -> Device)", at, (300 + at * 10) * MS, 9 * MS, kind=Kind.MEMCPY,
+                        by="cudaMemcpyAsync", size=1 << 20)  # fmt: skip
+    return events.timeline(pageable=True)
 
 
 def ranks(late: int, hidden: int = 0) -> TraceAnalysis:
@@ -158,6 +176,8 @@ CAUSES = {
     "pipeline_bubbles": lambda: analyze_timeline(sends_and_receives("nccl:recv 0<-1").timeline()),
     "gpu_gaps": lambda: analyze_timeline(long_gap()),
     "low_utilization": lambda: analyze_timeline(low()),
+    "late_launches": lambda: analyze_timeline(late(100, 15 * MS)),
+    "exposed_copies": lambda: analyze_timeline(async_copies()),
 }
 
 
@@ -208,6 +228,43 @@ def test_what_a_graph_launches_is_not_launched_one_by_one() -> None:
         for place in range(10):
             events.add(Kind.KERNEL, "add", start + (20 + place * 8) * US, 4 * US, link=at + 1)
     assert "short_kernels" not in {verdict.code for verdict in analyze_timeline(events.timeline()).verdicts}
+
+
+def test_the_launch_of_a_kernel_that_takes_long_makes_the_host_late_and_a_waiting_stream_does_not() -> None:
+    events = busy(Events(), 10)
+    events.launched("gemm", 150 * MS, 156 * MS, 5 * MS, took=6 * MS)
+    idle = analyze_timeline(events.timeline()).idle
+    assert idle["dependency"] == (0, 0) and idle["host"][1] == 156 * MS - (2 * MS + 10 * 10 * MS + 9 * 20 * US)
+    events = busy(Events(), 10)
+    events.launched("gemm", 50 * MS, 156 * MS, 5 * MS)
+    idle = analyze_timeline(events.timeline()).idle
+    assert idle["host"] == (0, 0) and idle["dependency"][0] == 1
+
+
+def test_a_copy_that_waits_on_a_stream_which_waits_is_not_why_the_gpu_is_idle() -> None:
+    events = busy(Events(), 5)
+    events.launched("gemm", 10 * MS, 400 * MS, 5 * MS)  # launched early: its stream waits for an event
+    events.launched("Memcpy DtoH", 60 * MS, 405 * MS, 10 * US, took=346 * MS, kind=Kind.MEMCPY, by="cudaMemcpy",
+                    size=256)  # fmt: skip
+    assert "sync_copies" not in codes_of(events)
+
+
+def test_few_long_gaps_are_not_the_launches_of_short_kernels_nor_of_waiting_calls() -> None:
+    events = Events()
+    for at in range(40):
+        for place in range(20):
+            start = at * 50 * MS + place * 20 * US
+            events.launched("add", start, start + 8 * US, 6 * US, took=6 * US)
+        events.add(
+            Kind.RUNTIME, "cudaStreamSynchronize", at * 50 * MS + 20 * MS, 10 * US
+        )  # long after the GPU was done
+        events.add(Kind.RUNTIME, "cudaStreamSynchronize", at * 50 * MS + 30 * MS, 10 * US)
+    assert codes_of(events) & {"short_kernels", "sync_storm", "late_launches"} == {"late_launches"}
+
+
+def test_late_launches_of_kernels_that_are_not_short_count_however_brief() -> None:
+    assert "late_launches" in {each.code for each in analyze_timeline(late(9_000, 100 * US, 100 * US)).verdicts}
+    assert "late_launches" not in {each.code for each in analyze_timeline(one_by_one()).verdicts}
 
 
 def codes_of(events: Events) -> set[str]:
@@ -304,3 +361,22 @@ def test_that_the_size_of_copies_is_unknown_is_said(sizes: tuple[int, ...], said
         events.launched("Memcpy HtoD", at, at + MS, 5 * MS, kind=Kind.MEMCPY, by="cudaMemcpy", size=size)
     found = next(each for each in analyze_timeline(events.timeline()).verdicts if each.code == "sync_copies")
     assert said in found.evidence[0].text
+
+
+def test_what_sets_up_communication_is_left_out_and_that_is_said() -> None:
+    (verdict,) = (each for each in profile((10, 9, 0), (10, 10, 0)).verdicts if each.code == "communication_share")
+    assert verdict.title == "49 % of the time outside MPI_Init and MPI_Finalize goes into communication"
+    assert verdict.evidence[0].text == "19 s of 39 s (reported from 20 % on)"
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_titles_are_english_for_one_as_for_many(n: int) -> None:
+    events = busy(Events(), 5)
+    for at in range(n):
+        events.launched("Memcpy DtoH", (70 + 10 * at) * MS, (71 + 10 * at) * MS, 5 * MS, took=6 * MS, kind=Kind.MEMCPY,
+                        by="cudaMemcpy", size=256)  # fmt: skip
+        events.add(Kind.RUNTIME, "cudaDeviceSynchronize", (10 + 25 * at) * MS, 20 * MS)
+    titles = {each.code: each for each in analyze_timeline(events.timeline()).verdicts}
+    assert titles["sync_copies"].title == f"Copies that make their thread wait take {5 * n} ms, {n} in all"
+    assert f"for {256 * n} bytes" in titles["sync_copies"].evidence[0].text
+    assert titles["blocking_calls"].title.endswith("in 1 call" if n == 1 else "in 2 calls")
