@@ -145,7 +145,7 @@ def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "Compute-bound while it works: by the {pipe}, active for {value} of that time",
+    "info", "Compute-bound while it works: on the {pipe}, active {value} of that time",
     (
         Threshold("tensor_active", 0.5, "the tensor cores are active at least this share of the time", KEMPNER),
         Threshold("fp64_active", 0.5, "or the FP64 pipe is"),
