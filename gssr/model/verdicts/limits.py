@@ -94,7 +94,7 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         Threshold("few_sms", 0.33, "below this share it is a warning: they seem to use little of the GPU"),
         Threshold("memory_copy_utilization", 0.25, "and memory is copied, or DRAM active, for less than this share"),
     ),
-    "Utilization counts the time in which any kernel runs. These kernels may be small, or wait for other GPUs; SM activity "
+    "Utilization counts the time in which any kernel runs. These kernels may be small, or wait for other GPUs. SM activity "
     "tells which. Record it with DCGM (dcgm-exporter: add DCGM_FI_PROF_SM_ACTIVE), or on Hopper and newer with GPM (gssr "
     "doctor says what is there).",
     needs=(("gr_engine_active", "gpu_utilization"), ("power_usage",)),
