@@ -148,8 +148,8 @@ def _told(job: JobEvidence, gpu: int, event: Event) -> Finding:
 @register_rule(
     "warning", "{some} did not answer for {away}",
     (Threshold("seconds", 1.0, "a GPU does not answer the driver for at least this many seconds in all"),),
-    "On the node, dmesg (look for an XID, the driver's error number) and nvidia-smi -q say more. See whether the program went on. Tell "
-    "the operators which GPU of which node it was; run again without the node if the GPU does not come back.",
+    "On the node, dmesg (look for an XID, the driver's error number) and nvidia-smi -q say more. See whether the program "
+    "went on. Tell the operators which GPU of which node it was; run again without the node if the GPU does not come back.",
     needs=(),
 )  # fmt: skip
 def gpu_lost(job: JobEvidence, rule: Rule) -> RuleMatch | None:
