@@ -415,7 +415,7 @@ def test_one_bad_file_among_good_ones_doesnt_hide_them(folder):
         (("a.sql", "--from", "soon"), 2, "soon"),
         (("a.sql", "--from", "2", "--to", "1"), 2, "is empty"),
         (("a.sql", "--width", "3"), 2, "--width"),
-        (("a.sql", "-rp"), 2, "published tool"),
+        (("a.sql", "-rp"), 2, "GSSR 0.4"),
         (("a.sql", "-v", "loud"), 2, "loud"),
     ],
 )
