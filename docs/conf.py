@@ -14,18 +14,22 @@ NAVIGATION = {
     "Traces": ("docs/traces",),
     "Sites": ("docs/sites", "docs/dashboards", "docs/security", "packaging/README"),
     "Reference": ("docs/metrics", "docs/verdicts", "docs/recording", "docs/amd"),
-    "Inside": ("docs/architecture", "docs/reliability", "CONTRIBUTING", "RELEASING", "benchmarks/README", "CHANGELOG"),
+    "Inside": (
+        "docs/architecture", "docs/reliability", "CONTRIBUTING", "RELEASING", "benchmarks/README",
+        "tests/golden/foreign/README", "paper/paper", "CHANGELOG",
+    ),
 }  # fmt: skip
 """By what a reader wants: every page of docs/ once, and those of the root that are read."""
 
 project = "GSSR"
 root_doc = "docs/start"
 include_patterns = [f"{page}.*" for pages in NAVIGATION.values() for page in pages]
-exclude_patterns = [".*", "build", "dist", "gssr", "tests"]
+exclude_patterns = [".*", "build", "dist", "gssr"]
 
 extensions = ["myst_nb", "sphinx_copybutton"]
 myst_heading_anchors = 6
 myst_enable_extensions: list[str] = []
+myst_title_to_header = True  # the paper has its title in its head
 nb_execution_mode = "off"  # what docs/make_notebook.py has put into it is shown
 suppress_warnings = ["misc.highlighting_failure"]  # output with dots in it is no JSON
 copybutton_prompt_text = "$ "

@@ -183,7 +183,7 @@ Else 0, 1 for bad input, 2 for wrong usage, and what a command's page says.
 
 def first_page() -> str:
     """gssr(1), which names the others."""
-    lines = [*_head("gssr", "how well a job saturates its GPUs, when and where it does not, and why"), _FIRST]
+    lines = [*_head("gssr", "how well a job uses its GPUs, when and where it does not, and why"), _FIRST]
     for command in map(command_called, NAMES):
         lines += [".TP", f"\\fBgssr\\-{command.name}\\fR(1)", sentence(command.help)]
     lines += _told("FILES", FILES, "") + _told("ENVIRONMENT", ENVIRONMENT, "")

@@ -28,6 +28,11 @@ MEANING = """
 
 A *gauge* is a state at the sample's time or averaged up to it, a *rate* is per second, for a *counter* only
 differences matter, *bits* are flags.
+
+An *SM* (streaming multiprocessor) is one of the GPU's processors; an H100 has 132. It runs threads in groups of 32, the
+*warps*. A *pipe* is the part of an SM for one kind of arithmetic: FP64, FP32 and FP16 are numbers of 64, 32 and 16 bits,
+and the *tensor cores* multiply matrices. *DRAM* is the GPU's own memory. *PCIe* connects GPU and host, *NVLink* the GPUs
+with each other, and *C2C* a GPU with the Grace CPU beside it.
 """
 
 SOURCES = """

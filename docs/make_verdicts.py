@@ -124,7 +124,7 @@ def _rule(rule: Rule, more: str = "") -> str:
     if rule.aliases:
         about += f" Earlier called {', '.join(f'`{name}`' for name in rule.aliases)}."
     advice = f"{rule.advice} {more}".rstrip()
-    title = rule.title.replace("{", "*").replace("}", "*")
+    title = rule.title.replace("}{", "} {").replace("{", "*").replace("}", "*")
     return f"### {rule.code}\n\n> {title}\n\n{advice}\n\n{about}\n\n{_thresholds(rule)}\n"
 
 

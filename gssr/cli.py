@@ -166,7 +166,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     formatter = argparse.HelpFormatter if helps else _unmeasured
     parser = _Parser(
         prog="gssr",
-        description="How well a job saturates its GPUs, when and where it does not, and why.",
+        description="Show how well a job uses its GPUs, when and where it does not, and why.",
         epilog="gssr FILE opens the screen on a terminal, else prints the page. gssr COMMAND --help says more. --debug "
         "before COMMAND shows where an error came from.",
         formatter_class=formatter,

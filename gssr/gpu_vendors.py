@@ -33,7 +33,7 @@ WORDS: tuple[tuple[str, str] | tuple[str, str, str], ...] = (
     ("dcgmi diag -r 3: memory, PCIe, row remaps", "the ROCm Validation Suite, rvs"),
     ("nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM", "rocprofv3 --sys-trace -d step -- PROGRAM"),
     ("nsys profile --trace=cuda,nvtx", "rocprofv3 --runtime-trace"),
-    ("SM activity tells which: record with DCGM (dcgm-exporter: add DCGM_FI_PROF_SM_ACTIVE), or on Hopper and newer "
+    ("SM activity tells which. Record it with DCGM (dcgm-exporter: add DCGM_FI_PROF_SM_ACTIVE), or on Hopper and newer "
      "with GPM (gssr doctor says what is there).",
      "A trace of one rank tells which (rocprofv3 --runtime-trace, then gssr analyze it).",
      "SM activity (DCGM, or GPM on Hopper and newer) or a trace (rocprofv3 --runtime-trace) tells which."),

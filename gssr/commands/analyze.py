@@ -34,16 +34,16 @@ REPORT_ENDS = (".html", ".pdf")
 """What the names of reports end in."""
 
 _FOR_TRACES = (
-    Option(("--ranks",), {"metavar": "LIST", "help": "of a trace: read these ranks only, as 0-7,12"}),
+    Option(("--ranks",), {"metavar": "LIST", "help": "of a trace: read only these ranks, such as 0-7,12"}),
     Option(
         ("--steps",),
-        {"metavar": "N-M", "help": "of a trace: only from step N to step M, by the numbers in their names"},
+        {"metavar": "N-M", "help": "of a trace: only from step N to step M, by the numbers in the steps' names"},
     ),
     Option(
         ("--csv",),
         {
             "metavar": "TABLE",
-            "help": "of a trace: print this table as CSV, one of nsys stats' too; a wrong name lists them",
+            "help": "of a trace: print this table as CSV, also one of nsys stats; an unknown name lists all tables",
         },
     ),
     Option(
@@ -57,19 +57,19 @@ _FOR_TRACES = (
             "action": "append",
             "default": [],
             "help": "of a trace: define a metric: 'wait=share(/^MPI_Wait/)', count(), bytes(), or one divided by another; "
-            "may be given again",
+            "may be repeated",
         },
     ),
     Option(
         ("--memory-limit",),
         {
             "metavar": "SIZE",
-            "help": "of a memory snapshot of PyTorch: say what would have to go to fit into SIZE, such as 24G",
+            "help": "of a memory snapshot of PyTorch: say which allocations would have to go to fit into SIZE, such as 24G",
         },
     ),
     Option(
         ("--max-size",),
-        {"metavar": "SIZE", "help": "of a trace: refuse what unpacks to more, such as 100G (default: 16G)"},
+        {"metavar": "SIZE", "help": "of a trace: refuse a file that unpacks to more, such as 100G (default: 16G)"},
     ),
 )
 
@@ -83,23 +83,29 @@ OPTIONS = (
             "else the newest gssr_*.sql here)",
         },
     ),
-    Option(("-i", "--input"), {"action": "append", "default": [], "metavar": "FILE", "help": "the same, as an option"}),
+    Option(
+        ("-i", "--input"),
+        {"action": "append", "default": [], "metavar": "FILE", "help": "the same as FILE; may be repeated"},
+    ),
     *under(
         "what to show",
         Option(
             ("-pts", "--plot-time-series"),
             {
                 "action": "store_true",
-                "help": "draw the averages over the GPUs, over time: where you see them, else into PNG files",
+                "help": "draw the mean of the GPUs over time: on the terminal, or into PNG files if there is none",
             },
         ),
         Option(
             ("-plb", "--plot-load-balancing"),
-            {"action": "store_true", "help": "draw the averages over time, GPU by GPU"},
+            {"action": "store_true", "help": "draw each GPU against the others, likewise"},
         ),
         Option(
             ("--terminal",),
-            {"action": "store_true", "help": "draw curves in the text; without -pts and -plb everything"},
+            {
+                "action": "store_true",
+                "help": "draw the charts as text, also into a file; without -pts and -plb all charts",
+            },
         ),
         Option(
             ("--png",),
@@ -109,7 +115,7 @@ OPTIONS = (
             ("--report",),
             {
                 "metavar": "FILE",
-                "help": "write a report into this file: FILE.html, a single file with all that it needs, or FILE.pdf",
+                "help": "also write a report: FILE.html, which loads no other file, or FILE.pdf",
             },
         ),
         Option(
@@ -117,14 +123,14 @@ OPTIONS = (
             {
                 "dest": "purpose",
                 "choices": ("proposal", "proposal:strong", "proposal:weak"),
-                "help": "of a report as PDF: one page for a computing-time proposal; strong: the runs did the same work, "
-                "weak: each of their GPUs did",
+                "help": "with --report FILE.pdf: write one page for a computing-time proposal; strong: all runs did the "
+                "same work; weak: every GPU did the same work",
             },
         ),
         Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
         Option(
             ("-mtd", "--show-metadata"),
-            {"action": "store_true", "help": "show everything known of the run and its GPUs"},
+            {"action": "store_true", "help": "show everything that is known of the run and its GPUs"},
         ),
         Option(("-ns", "--no-summary"), {"action": "store_true", "help": "leave the summary out"}),
         Option(
@@ -137,7 +143,7 @@ OPTIONS = (
         ),
         Option(
             ("--history",),
-            {"metavar": "DIR", "help": "say how a run stands against earlier ones there (default: GSSR_HISTORY)"},
+            {"metavar": "DIR", "help": "compare the run with earlier runs in this folder (default: $GSSR_HISTORY)"},
         ),
         RULES,
     ),
@@ -149,25 +155,28 @@ OPTIONS = (
             {
                 "dest": "start",
                 "metavar": "TIME",
-                "help": "from 90, 5m or 1:30 after the start, -60 before the end, or a date",
+                "help": "begin here: 90 (s), 5m or 1:30 after the start, -60 before the end, or a date and time",
             },
         ),
-        Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "up to here"}),
+        Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "end here, given in the same way"}),
         Option(
             ("-d", "--detect-outliers"),
             {
                 "choices": ("leading", "trailing", "all", "none"),
                 "default": "none",
-                "help": "leave out warm-up (leading), tear-down (trailing) or both, as found in the data (default: none)",
+                "help": "leave out warm-up (leading), tear-down (trailing) or both (all), found in the data (default: none)",
             },
         ),
-        Option(("--gpus",), {"metavar": "LIST", "help": "only these GPUs: index, NODE, NODE:INDEX or UUID, globs too"}),
+        Option(
+            ("--gpus",),
+            {"metavar": "LIST", "help": "only these GPUs: index, NODE, NODE:INDEX or UUID, also with * and ?"},
+        ),
         Option(("--metrics",), {"metavar": "LIST", "help": "only these metrics, comma-separated"}),
         Option(
             ("--exact",),
             {
                 "action": "store_true",
-                "help": "all statistics from the samples themselves, percentiles too, however many",
+                "help": "compute all statistics from every sample, percentiles too; slower for long runs",
             },
         ),
     ),

@@ -25,14 +25,14 @@ ATTACH = (
         ("--attach",),
         {
             "metavar": "TRACE", "nargs": "+", "action": "extend", "default": [],
-            "help": "lay these traces over the run, in this call only; those attached to it are there anyway",
+            "help": "show these traces with the run, this time only; attached traces are always shown",
         },
     ),
     Option(
         ("--offset",),
         {
             "metavar": "S", "type": float,
-            "help": "with --attach: s to add to their times; to those without unix times, s from the start of the run",
+            "help": "with --attach: add S seconds to the traces' times; without unix times: seconds from the run's start",
         },
     ),
 )  # fmt: skip
@@ -60,7 +60,7 @@ DIGEST = Option(
     ("--digest",),
     {
         "action": "store_true",
-        "help": "keep in the recording what its traces say, so that analyze need not read them",
+        "help": "keep a summary of its traces in the recording, so that gssr analyze need not read them",
     },
 )
 

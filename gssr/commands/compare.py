@@ -27,21 +27,25 @@ OPTIONS = (
         {
             "nargs": "+",
             "metavar": "FILE[@RUN]",
-            "help": "recordings, the one to compare with first; RUN: its number, id or label (default: the last); one "
-            "recording alone: all its runs; or traces, folders of them: of the ranks of one run each",
+            "help": "recordings or traces; the others are compared with the first. RUN is the number, id or label of a run "
+            "(default: the last). One recording alone: all its runs. A trace is a file, or a folder of one run's ranks",
         },
     ),
     Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
     Option(
         ("--fail-below",),
-        {"type": float, "metavar": "SCORE", "help": "exit with 3 when a run but the first has a lower score, or none"},
+        {
+            "type": float,
+            "metavar": "SCORE",
+            "help": "exit with code 3 if any run but the first has a lower score, or none",
+        },
     ),
     Option(
         ("--fail-if-worse",),
         {
             "metavar": "LIMIT",
-            "help": "exit with 3 when a score is worse than the first by more than this and more than noise: 5%% of the "
-            "first, or 0.05",
+            "help": "exit with code 3 if a score is lower than the first by more than LIMIT (5%% of the first, or 0.05) "
+            "and by more than noise",
         },
     ),
     Option(
@@ -49,14 +53,22 @@ OPTIONS = (
         {
             "action": "append",
             "metavar": "CHANGE",
-            "help": "exit with 3 when a number differs from the first run's by more than this and more than noise: "
+            "help": "exit with code 3 if a number differs from the first run's by more than this and by more than noise: "
             "'score < -5 %%', 'duration_s > 10 %%', 'imbalance > 0.02', or the share of a category of the GPU time: "
             "'idle.copies > 0.05'; may be given several times",
         },
     ),
-    Option(("--from",), {"dest": "start", "metavar": "TIME", "help": "of traces: from 1.5 or 250ms after their zeros"}),
-    Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "of traces: up to here, -30ms before their ends"}),
-    Option(("--steps",), {"metavar": "N-M", "help": "of traces: from step N to step M of each, by their numbers"}),
+    Option(
+        ("--from",),
+        {"dest": "start", "metavar": "TIME", "help": "of traces: begin 1.5 (s) or 250ms after each trace's zero"},
+    ),
+    Option(
+        ("--to",), {"dest": "end", "metavar": "TIME", "help": "of traces: end here; -30ms is before each trace's end"}
+    ),
+    Option(
+        ("--steps",),
+        {"metavar": "N-M", "help": "of traces: only from step N to step M, by the numbers in the steps' names"},
+    ),
     RULES,
     *page_options.OPTIONS,
 )

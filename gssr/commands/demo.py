@@ -11,7 +11,8 @@ OPTIONS = (
         ("--scenario",), {"default": "train", "metavar": "NAME[:GPUS]", "help": "what the job does (default: train:8)"}
     ),
     Option(
-        ("-m", "--seconds"), {"type": float, "default": SECONDS, "metavar": "SECONDS", "help": f"default: {SECONDS:g}"}
+        ("-m", "--seconds"),
+        {"type": float, "default": SECONDS, "metavar": "SECONDS", "help": f"how long to record (default: {SECONDS:g})"},
     ),
     Option(("-o", "--output"), {"metavar": "FILE.sql", "help": "keep the recording (default: it is deleted)"}),
 )  # fmt: skip

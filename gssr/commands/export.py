@@ -39,36 +39,41 @@ OPTIONS = (
         {
             "nargs": "+",
             "metavar": "FILE|DIR",
-            "help": "recordings, and folders that hold some; traces of a run's ranks",
+            "help": "recordings, folders of recordings, or the traces of one run's ranks",
         },
     ),
     Option(
         ("-o", "--output"),
         {
             "metavar": "DIR|FILE",
-            "help": f"where to (default: {FOLDER}, {FOLDER}.txt, .json or .js1); - is stdout, for one file; packed where "
-            "a file's name ends in .gz",
+            "help": f"write into this folder or file (default: {FOLDER}, {FOLDER}.txt, .json or .js1); - writes one file to "
+            "stdout; a name that ends in .gz packs the file",
         },
     ),
     Option(
         ("--dataset",),
         {
             "metavar": "DIR",
-            "help": "append the runs that have ended to the Parquet data set in DIR, by table and week, in few files; "
-            "those that are in it are left out",
+            "help": "append the runs that have ended to the Parquet data set in DIR, sorted by table and week; runs that "
+            "are in it already are left out",
         },
     ),
-    Option(("--format",), {"choices": FORMATS, "default": FORMATS[0], "help": f"default: {FORMATS[0]}"}),
+    Option(
+        ("--format",), {"choices": FORMATS, "default": FORMATS[0], "help": f"what to write (default: {FORMATS[0]})"}
+    ),
     Option(
         ("--tables",),
-        {"metavar": "LIST", "help": "only these tables, comma-separated (default: all); a wrong name lists them"},
+        {
+            "metavar": "LIST",
+            "help": "only these tables, comma-separated (default: all); an unknown name lists all",
+        },
     ),
     Option(
         ("--points",),
         {
             "metavar": "N",
             "type": int,
-            "help": "of perfetto: values in the file, means of more samples (default: 100000)",
+            "help": "with --format perfetto: write at most N values; more samples are averaged (default: 100000)",
         },
     ),
     Option(
@@ -77,12 +82,15 @@ OPTIONS = (
             "metavar": "NAME=...",
             "action": "append",
             "default": [],
-            "help": "of traces: define a metric, as gssr analyze takes it; may be given again",
+            "help": "of traces: define a metric, as for gssr analyze; may be repeated",
         },
     ),
     Option(
         ("--with-traces",),
-        {"action": "store_true", "help": "of perfetto: with what the traces attached to a run show, on its clock"},
+        {
+            "action": "store_true",
+            "help": "with --format perfetto: also write the traces attached to a run, on its clock",
+        },
     ),
     Option(("-f", "--force-overwrite"), {"action": "store_true", "help": "replace what was exported before"}),
     *WORKERS,

@@ -38,14 +38,15 @@ MOST = 10
 
 OPTIONS = (
     Option(
-        ("places",), {"nargs": "*", "metavar": "DIR|FILE", "help": "folders, searched as deep as they go; recordings"}
+        ("places",),
+        {"nargs": "*", "metavar": "DIR|FILE", "help": "recordings, and folders to search for them, subfolders too"},
     ),
     Option(
         ("--by",),
         {
             "choices": (*BY, *JUDGED_BY, *OLD_BY),
             "metavar": "WHAT",
-            "help": f"rank by {', '.join(BY)} or {JUDGED_BY[0]} (default: a page of it all)",
+            "help": f"rank by {', '.join(BY)} or {JUDGED_BY[0]} (default: a page of everything)",
         },
     ),
     Option(
@@ -71,7 +72,7 @@ OPTIONS = (
             "nargs": "?",
             "const": "",
             "metavar": "FILE",
-            "help": "what Slurm allocated and nobody recorded: by sacct, or by this file of sacct --parsable2",
+            "help": "also show the GPU-hours that Slurm allocated: ask sacct, or read FILE, the output of sacct --parsable2",
         },
     ),
     Option(
@@ -85,20 +86,23 @@ OPTIONS = (
         ("--watch",),
         {
             "action": "store_true",
-            "help": "which GPUs growing recordings hold idle now; exit code 3 where there are any",
+            "help": "list the GPUs that running jobs hold idle now; exit with code 3 if there are any",
         },
     ),
     Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
     Option(("--csv",), {"action": "store_true", "help": "print CSV: a line for each run; with --by, for each group"}),
     Option(
         ("--foreign",),
-        {"action": "store_true", "help": "look at metric files of other tools as well, as gssr import reads them"},
+        {"action": "store_true", "help": "also read metric files of other tools, as gssr import does"},
     ),
     Option(
         ("--index",),
-        {"metavar": "FILE", "help": "what was read is kept here (default: gssr/fleet.index in your cache folder)"},
+        {
+            "metavar": "FILE",
+            "help": "keep the results in this file for the next call (default: gssr/fleet.index in your cache folder)",
+        },
     ),
-    Option(("--no-index",), {"action": "store_true", "help": "read every recording, and keep nothing"}),
+    Option(("--no-index",), {"action": "store_true", "help": "read every recording anew, and keep no results"}),
     *WORKERS,
     Option(
         ("--width",),
@@ -317,7 +321,7 @@ def _show(found: "Fleet", options: argparse.Namespace) -> int:
 
 COMMAND = Command(
     "fleet",
-    "summarise many recordings: who wastes how much, on what",
+    "summarise many recordings: who wastes how many GPU-hours, and on what",
     "gssr fleet [options] DIR|FILE...",
     OPTIONS,
     handle,

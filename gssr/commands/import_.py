@@ -13,38 +13,40 @@ if TYPE_CHECKING:
     from gssr.foreign.series import ForeignSeries, ImportHints
 
 TOLD = (
-    Option(("--start",), {"metavar": "TIME", "help": "when the first sample was taken, where no time is in a file: a date"
-                          " and time, or unix seconds (default: as far before the file's own time as it is long)"}),
-    Option(("--interval",), {"metavar": "S", "help": "seconds between samples, where no time is in a file (default: 1)"}),
-    Option(("--timezone",), {"metavar": "ZONE", "help": "of times without one: a name such as Europe/Zurich, UTC or +02:00"
+    Option(("--start",), {"metavar": "TIME", "help": "for a file without times: when the first sample was taken, a date and"
+                          " time or unix seconds (default: so that the last sample is as old as the file)"}),
+    Option(("--interval",), {"metavar": "S", "help": "for a file without times: seconds between samples (default: 1)"}),
+    Option(("--timezone",), {"metavar": "ZONE", "help": "time zone of times that name none: Europe/Zurich, UTC or +02:00"
                              " (default: this machine's)"}),
-    Option(("--host",), {"metavar": "NAME", "help": "the node, where a file doesn't say it (default, of several: by the"
+    Option(("--host",), {"metavar": "NAME", "help": "for a file that names no node: the node (default, of several files: the"
                          " file's name)"}),
-    Option(("--metric",), {"metavar": "NAME", "help": "the metric, of values without a name"}),
-    Option(("--columns",), {"metavar": "LIST", "help": "the columns of a table without a header, as nvidia-smi --query-gpu"
-                            " takes them"}),
+    Option(("--metric",), {"metavar": "NAME", "help": "for values without a name: their metric"}),
+    Option(("--columns",), {"metavar": "LIST", "help": "for a table without a header: its columns, as for nvidia-smi"
+                            " --query-gpu"}),
 )  # fmt: skip
 """What a user can say of files that don't say it themselves."""
 OPTIONS = (
     Option(
-        ("files",), {"metavar": "FILE|DIR", "nargs": "*", "help": "metric files, folders of them; or one .nsys-rep"}
+        ("files",), {"metavar": "FILE|DIR", "nargs": "*", "help": "metric files or folders of them; or one .nsys-rep"}
     ),
     Option(
-        ("-o", "--output"), {"metavar": "NAME.sql", "help": "where to (default: named as the first file, beside it)"}
+        ("-o", "--output"),
+        {"metavar": "NAME.sql", "help": "write to this file (default: named like the first file, beside it)"},
     ),
-    Option(("-f", "--force-overwrite"), {"action": "store_true", "help": "replace what is there"}),
+    Option(("-f", "--force-overwrite"), {"action": "store_true", "help": "replace an existing file"}),
     *TOLD,
     Option(
         ("--prometheus",),
         {"metavar": "URL", "help": "ask this server for its metrics of GPUs; user and password in it are not recorded"},
     ),
     Option(
-        ("--from",), {"dest": "begin", "metavar": "TIME", "help": "of a server: from a date, or -2h before now (-1h)"}
+        ("--from",),
+        {"dest": "begin", "metavar": "TIME", "help": "of a server: begin at a date, or -2h before now (default: -1h)"},
     ),
-    Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "of a server: up to here (default: now)"}),
+    Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "of a server: end here (default: now)"}),
     Option(
         ("--token-file",),
-        {"metavar": "FILE", "help": "of a server: holds the token that it asks for (default: GSSR_PROMETHEUS_TOKEN)"},
+        {"metavar": "FILE", "help": "of a server: a file with its access token (default: $GSSR_PROMETHEUS_TOKEN)"},
     ),
     Option(("--proxy",), {"action": "store_true", "help": "of a server: ask it through http_proxy or https_proxy"}),
 )

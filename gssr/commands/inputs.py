@@ -24,7 +24,7 @@ RULES = Option(
     ("--rules",),
     {
         "metavar": "FILE",
-        "help": "TOML that changes rules of the notes, as imbalance.warning = 0.2 (default: GSSR_RULES)",
+        "help": "TOML file that changes the rules of the notes, such as imbalance.warning = 0.2 (default: $GSSR_RULES)",
     },
 )
 """What a run is judged by."""

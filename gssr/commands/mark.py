@@ -8,7 +8,9 @@ import sys
 
 from gssr.commands import OK, USAGE, Command, Option, fail, tell
 
-OPTIONS = (Option(("text",), {"nargs": "+", "metavar": "TEXT", "help": "what to write at this moment of the run"}),)
+OPTIONS = (
+    Option(("text",), {"nargs": "+", "metavar": "TEXT", "help": "the text to record at this moment of the run"}),
+)
 
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:

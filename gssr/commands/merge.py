@@ -21,12 +21,12 @@ OPTIONS = (
             "metavar": "TRACE",
             "nargs": "+",
             "action": "extend",
-            "help": "attach traces of the run, files or folders of them: they go into NAME.traces",
+            "help": "attach these traces of the run, files or folders: they go into NAME.traces",
         },
     ),
     DIGEST,
     *WORKERS,
-    Option(("--run",), {"metavar": "RUN", "help": "what --attach attaches to: a run's number, id or label"}),
+    Option(("--run",), {"metavar": "RUN", "help": "the run that --attach attaches to: its number, id or label"}),
 )
 
 _PATIENCE = 10.0  # s, for another merge of the same recording
@@ -173,7 +173,7 @@ def _repair(path: str) -> int:
 
 COMMAND = Command(
     "merge",
-    "join the files of the ranks, which a killed job left, into one; repair a recording",
+    "join the ranks' files that a killed job left into one recording; repair a recording",
     "gssr merge FILE.sql [--attach TRACE...] [--digest]",
     OPTIONS,
     handle,

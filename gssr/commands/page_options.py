@@ -15,7 +15,14 @@ NARROWEST, WIDEST = 20, 400
 OPTIONS = (
     Option(("--width",), {"type": int, "default": WIDTH, "metavar": "N", "help": f"columns (default: {WIDTH})"}),
     Option(("--ascii",), {"action": "store_true", "help": "draw with ASCII characters only"}),
-    Option(("--color",), {"choices": ("auto", "always", "never"), "default": "auto", "help": "default: on terminals"}),
+    Option(
+        ("--color",),
+        {
+            "choices": ("auto", "always", "never"),
+            "default": "auto",
+            "help": "draw in colour (default: auto, on terminals)",
+        },
+    ),
 )
 
 

@@ -21,7 +21,7 @@ OPTIONS = (
     ),
     Option(
         ("-m", "--max-runtime"),
-        {"metavar": "SECONDS", "type": float, "help": "end the workload after this time: SIGTERM, 10 s later SIGKILL"},
+        {"metavar": "SECONDS", "type": float, "help": "end the command after this time: SIGTERM, 10 s later SIGKILL"},
     ),
     Option(("-f", "--force-overwrite"), {"action": "store_true", "help": "overwrite an existing recording"}),
     Option(("-a", "--append"), {"action": "store_true", "help": "add a run to an existing recording"}),
@@ -36,7 +36,11 @@ OPTIONS = (
     ),
     Option(
         ("--gpus",),
-        {"metavar": "IDS", "default": "all", "help": "GPUs by index or UUID, comma-separated (default: all)"},
+        {
+            "metavar": "IDS",
+            "default": "all",
+            "help": "record only these GPUs, by index or UUID, comma-separated (default: all)",
+        },
     ),
     Option(("--metrics",), {"metavar": "LIST", "help": "record only these metrics, comma-separated"}),
     Option(
@@ -44,7 +48,7 @@ OPTIONS = (
         {
             "choices": ("raw", "10s", "none"),
             "default": "raw",
-            "help": "what to keep of samples that are minutes old: all, means over 10 s, or only statistics (default: raw)",
+            "help": "what to keep of samples older than 11 minutes: all, means over 10 s, or only statistics (default: raw)",
         },
     ),
     Option(
@@ -59,7 +63,7 @@ OPTIONS = (
         {
             "action": argparse.BooleanOptionalAction,
             "default": True,
-            "help": "end with the result in two lines on stderr (default: yes)",
+            "help": "print the result on stderr at the end (default: yes)",
         },
     ),
     Option(
@@ -82,7 +86,7 @@ OPTIONS = (
         ("--status-every",),
         {
             "metavar": "TIME",
-            "help": "print how the run is doing in one line, from rank 0 only, such as every 30s, 10m or 2h",
+            "help": "print one line about the run on stderr at this interval, such as 30s, 10m or 2h",
         },
     ),
     Option(
@@ -94,7 +98,10 @@ OPTIONS = (
     ),
     Option(
         ("--group",),
-        {"metavar": "NAME", "help": "let this group read the recording; its folder has to be the group's and setgid"},
+        {
+            "metavar": "NAME",
+            "help": "also let this group read the recording; the folder must be the group's and setgid",
+        },
     ),
     Option(
         ("--trace",),
@@ -107,26 +114,31 @@ OPTIONS = (
         ("--trace-when",),
         {
             "metavar": "low[:LIMIT[:TIME]]",
-            "help": "have gssr.torch_trace(on_demand=True) trace steps when the score was below LIMIT for TIME "
+            "help": "let gssr.torch_trace(on_demand=True) trace steps when the score was below LIMIT for TIME "
             "(default: low:0.25:2m)",
         },
     ),
     Option(
         ("--digest",),
-        {"action": "store_true", "help": "keep in the recording what each rank's traces say, summed up on its node"},
+        {"action": "store_true", "help": "keep a summary of each rank's traces in the recording, made on its node"},
     ),
     Option(
         ("--redact",),
         {
             "action": "store_true",
-            "help": "record no command, and no name of a user, host, cluster or job, nor GPUs' UUIDs",
+            "help": "record no command, no name of a user, host, cluster or job, and no UUID of a GPU",
         },
     ),
     Option(
         ("--attach-job",),
-        {"action": "store_true", "help": "run no command: record beside the job of this step until it ends"},
+        {
+            "action": "store_true",
+            "help": "run no command: record the job that this step belongs to, until the job ends",
+        },
     ),
-    Option(("-w", "--wrap"), {"metavar": "COMMAND", "help": "the workload as one text for the shell, as with sbatch"}),
+    Option(
+        ("-w", "--wrap"), {"metavar": "COMMAND", "help": "the command as one text for the shell, as with sbatch --wrap"}
+    ),
 )
 
 

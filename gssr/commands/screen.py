@@ -31,14 +31,22 @@ OPTIONS = (
             "metavar": "NAME",
             "action": "append",
             "default": [],
-            "help": "begin with this metric, such as dram_active (default: SM active), of a trace also one of one's own: "
-            "'wait=share(/^MPI_Wait/)'; may be given again",
+            "help": "begin with this metric, such as dram_active (default: SM active); of a trace also a metric of your "
+            "own: 'wait=share(/^MPI_Wait/)'; may be repeated",
         },
     ),
-    Option(("--gpus",), {"metavar": "LIST", "help": "look at these GPUs: index, NODE, NODE:INDEX or UUID, globs too"}),
-    Option(("--window",), {"metavar": "TIME", "help": "begin with the last TIME, such as 90s, 5m or 1h30m"}),
     Option(
-        ("--hz",), {"metavar": "N", "type": float, "help": "looks a second while it grows (default: 2, over SSH 1)"}
+        ("--gpus",),
+        {"metavar": "LIST", "help": "begin with these GPUs: index, NODE, NODE:INDEX or UUID, also with * and ?"},
+    ),
+    Option(("--window",), {"metavar": "TIME", "help": "begin with this last part of the time: 90s, 5m or 1h30m"}),
+    Option(
+        ("--hz",),
+        {
+            "metavar": "N",
+            "type": float,
+            "help": "update N times a second while the recording grows (default: 2, over SSH 1)",
+        },
     ),
     Option(("--no-mouse",), {"action": "store_true", "help": "leave the mouse to the terminal"}),
     Option(("--ascii",), {"action": "store_true", "help": "draw with ASCII characters only"}),

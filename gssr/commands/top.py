@@ -31,7 +31,7 @@ _WIDTH = 120
 """Of the table, where there is no terminal that has one."""
 
 OPTIONS = (
-    Option(("--once",), {"action": "store_true", "help": "print one table, and leave"}),
+    Option(("--once",), {"action": "store_true", "help": "print one table and end"}),
     Option(("--json",), {"action": "store_true", "help": "the same as one JSON object, with all metrics"}),
     Option(("--csv",), {"action": "store_true", "help": "the same as CSV, a line for each GPU"}),
     Option(
@@ -39,7 +39,7 @@ OPTIONS = (
         {
             "metavar": "MS",
             "type": float,
-            "help": "sampling interval in ms (default: 1000, of more than 100 hosts 10 for each; for --once, --json, "
+            "help": "sampling interval in ms (default: 1000; with more than 100 hosts 10 per host; with --once, --json, "
             "--csv 300)",
         },
     ),
@@ -52,20 +52,26 @@ OPTIONS = (
         },
     ),
     Option(
-        ("--job",), {"metavar": "JOBID", "help": "the nodes of a running job of Slurm's, by a step of its own (srun)"}
+        ("--job",),
+        {"metavar": "JOBID", "help": "show the nodes of this running Slurm job, by a step of its own (srun)"},
     ),
-    Option(("--host",), {"metavar": "LIST", "help": "these hosts, by ssh: NAME or USER@NAME, comma-separated"}),
-    Option(("--hostfile",), {"metavar": "FILE", "help": "the hosts in a file, one a line, by ssh"}),
+    Option(
+        ("--host",), {"metavar": "LIST", "help": "show these hosts, reached by ssh: NAME or USER@NAME, comma-separated"}
+    ),
+    Option(("--hostfile",), {"metavar": "FILE", "help": "show the hosts in this file, one per line, reached by ssh"}),
     Option(
         ("--remote-gssr",),
         {
             "metavar": "PATH",
-            "help": "gssr or gssr.pyz on the hosts (default: for --job this gssr, by ssh the one on the PATH there)",
+            "help": "gssr or gssr.pyz on the hosts (default: with --job this gssr, else the gssr on the PATH there)",
         },
     ),
     Option(
         ("--lines",),
-        {"action": "store_true", "help": "print lines for another gssr top until stdin ends: what hosts are asked for"},
+        {
+            "action": "store_true",
+            "help": "print lines for another gssr top until stdin ends; --job and --host start this on each host",
+        },
     ),
     *screen.OPTIONS,
 )

@@ -77,12 +77,12 @@ OPTIONS = (
         {
             "metavar": "FILE|DIR",
             "nargs": "*",
-            "help": "recordings, traces, other tools' metric files; the first is shown, the others compared with it",
+            "help": "recordings, traces, metric files of other tools; the first is shown, the others compared with it",
         },
     ),
     Option(("--run",), {"metavar": "RUN", "help": "the run to show: its number, id or label (default: the newest)"}),
     *ATTACH,
-    Option(("--wait",), {"action": "store_true", "help": "wait for a recording also if its name is like another's"}),
+    Option(("--wait",), {"action": "store_true", "help": "wait for a recording even if its name resembles another's"}),
     Option(("--ranks",), {"metavar": "LIST", "help": "of a trace: read these ranks only, as 0-7,12"}),
     *screen.OPTIONS,
     Option(
@@ -91,7 +91,7 @@ OPTIONS = (
             "metavar": "HOST:PORT",
             "nargs": "?",
             "const": "",
-            "help": "show it in browsers that have the address it prints (default: 127.0.0.1, a free port); after the files",
+            "help": "show it in a browser, at the address that this prints (default: 127.0.0.1, a free port); after FILE",
         },
     ),
     Option(
@@ -100,7 +100,7 @@ OPTIONS = (
             "metavar": "HOST",
             "action": "append",
             "default": [],
-            "help": "with --serve: the host of a portal in front of it; may be given again",
+            "help": "with --serve: the host of a portal in front of it; may be repeated",
         },
     ),
 )

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 WORKERS = (
     Option(
         ("--dask",),
-        {"metavar": "ADDRESS", "help": "read by the workers of the Dask scheduler at this address, tcp://HOST:8786"},
+        {"metavar": "ADDRESS", "help": "let the workers of this Dask scheduler read, such as tcp://HOST:8786"},
     ),
-    Option(("--mpi",), {"action": "store_true", "help": "read by all ranks: mpirun -n 32 gssr ..., or srun"}),
+    Option(
+        ("--mpi",), {"action": "store_true", "help": "let all ranks of an MPI job read: mpirun -n 32 gssr ..., or srun"}
+    ),
 )
 """Options of commands that read many files."""
 _PATIENCE = 30.0

@@ -113,8 +113,11 @@ def test_a_command_that_is_advised_names_the_recording_as_a_shell_takes_it(name:
     (tmp_path / "sub").mkdir()
     generate(str(tmp_path / name), "imbalanced", 4, 1 / 60, 0.5)
     page = " ".join(analyze(name, cwd=tmp_path).stdout.split())
-    assert f"Which GPUs do most: $ gssr analyze --terminal -plb {shlex.quote(name)} " in page
-    assert "Which GPUs do most: gssr analyze --terminal -plb FILE" in analyze("--json", name, cwd=tmp_path).stdout
+    assert f"This shows which GPUs do most: $ gssr analyze --terminal -plb {shlex.quote(name)} " in page
+    assert (
+        "This shows which GPUs do most: gssr analyze --terminal -plb FILE"
+        in analyze("--json", name, cwd=tmp_path).stdout
+    )
     assert analyze(name, "--report", "report.html", cwd=tmp_path).returncode == 0
     report = html.unescape((tmp_path / "report.html").read_text())
     assert f"gssr analyze --terminal -plb {shlex.quote(name)}" in report
@@ -123,7 +126,7 @@ def test_a_command_that_is_advised_names_the_recording_as_a_shell_takes_it(name:
 def test_a_name_that_can_not_be_shown_as_it_is_is_left_to_the_reader(tmp_path: Path) -> None:
     name = "two\nlines.sql"
     generate(str(tmp_path / name), "imbalanced", 4, 1 / 60, 0.5)
-    assert "Which GPUs do most: $ gssr analyze --terminal -plb FILE " in " ".join(
+    assert "This shows which GPUs do most: $ gssr analyze --terminal -plb FILE " in " ".join(
         analyze(name, cwd=tmp_path).stdout.split()
     )
 
@@ -412,7 +415,7 @@ def test_one_bad_file_among_good_ones_doesnt_hide_them(folder):
         (("a.sql", "--from", "soon"), 2, "soon"),
         (("a.sql", "--from", "2", "--to", "1"), 2, "is empty"),
         (("a.sql", "--width", "3"), 2, "--width"),
-        (("a.sql", "-rp"), 2, "published tool"),
+        (("a.sql", "-rp"), 2, "GSSR 0.4"),
         (("a.sql", "-v", "loud"), 2, "loud"),
     ],
 )

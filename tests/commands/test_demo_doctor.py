@@ -40,7 +40,7 @@ def test_demo_ends_with_the_page_and_leaves_nothing(tmp_path):
 
 def test_demo_advises_no_command_on_what_is_gone_with_it(tmp_path):
     page = " ".join(gssr("demo", "-m", "6", "--scenario", "imbalanced:4", cwd=tmp_path).stdout.split())
-    assert "Which GPUs do most: $ gssr analyze --terminal -plb FILE" in page
+    assert "This shows which GPUs do most: $ gssr analyze --terminal -plb FILE" in page
 
 
 def test_demo_keeps_the_recording_where_it_is_wanted(tmp_path):

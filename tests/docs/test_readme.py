@@ -58,5 +58,5 @@ def test_the_readmes_page_is_that_of_the_demonstration(tmp_path: Path) -> None:
 
 def test_the_first_screens_show_the_commands_and_real_output() -> None:
     first = "\n".join(README.read_text(encoding="utf-8").splitlines()[:FIRST_SCREENS])
-    wanted = ("screenshots/film.gif", "gssr profile", "make demo", "make test", "GSSR score=", "reads NVIDIA GPUs")
+    wanted = ("screenshots/film.gif", "gssr profile", "make demo", "make test", "GSSR score=", "samples NVIDIA GPUs")
     assert [text for text in wanted if text not in first] == []

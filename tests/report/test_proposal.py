@@ -60,9 +60,9 @@ def test_the_run_that_it_is_about_stays_in_a_long_table(tmp_path: Path, requires
 def test_a_run_that_failed_stands_for_nothing_that_completed(tmp_path: Path, requires) -> None:
     requires("pdftotext", package="poppler-utils")
     (page,) = pages([lasting(4, 100.0), lasting(8, 50.0), lasting(32, 10.0, "failed")], tmp_path)
-    assert re.search(r"^GPUs +8 GPUs", page, re.MULTILINE) and re.search(r"^State +completed", page, re.MULTILINE)
+    assert re.search(r"^ *GPUs +8 GPUs", page, re.MULTILINE) and re.search(r"^ *State +completed", page, re.MULTILINE)
     (page,) = pages([lasting(32, 10.0, "failed")], tmp_path)
-    assert re.search(r"^State +failed", page, re.MULTILINE)
+    assert re.search(r"^ *State +failed", page, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

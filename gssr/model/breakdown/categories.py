@@ -36,7 +36,7 @@ CATEGORIES: tuple[TimeCategory, ...] = (
     ),
     TimeCategory("working.slowed", "low clocks", "lost to lower clocks", "lost to lower clocks", True),
     TimeCategory(
-        "communication.transferring", "transfers", "moves data to other GPUs", "communication that nothing hides", True,
+        "communication.transferring", "transfers", "moves data to other GPUs", "spent on communication alone", True,
         0.13,
         "simulated healthy jobs of several kinds reach 10 %, and are seen as up to 13 %",
     ),

@@ -237,13 +237,13 @@ def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "warning", "The program waits for the GPUs {count} times, once for every {each} launches, and they for it",
+    "warning", "The program waits for the GPUs {count} times, once for every {each} launches; then the GPUs wait for it",
     (
         Threshold("per_launch", 0.05, "at least this many waiting calls for each launch"),
         Threshold("calls", 20, "and this many in all"),
         *_shares("idle after such calls, until the host launches the next work", 0.1, 0.4),
     ),
-    "Find what asks for results at each step, or waits without need; keep results on the GPU and fetch them rarely.",
+    "Find the line that fetches results at each step, or waits without need; keep results on the GPU and fetch them rarely.",
     needs=(("kernels",), ("calls",), ("launches",)), explains=("blocking_calls",),
 )  # fmt: skip
 def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -271,8 +271,8 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "info", "Threads wait for the GPUs for {time}, in {calls}",
     _shares("in calls that wait", 0.1, 1.01, NSYS),
-    "A thread in such a call launches nothing: wait for an event of the one stream that matters, or later. At the end of a "
-    "step, and while the GPU is busy, it costs nothing.",
+    "A thread in such a call launches nothing: wait later, or only for an event of the one stream that matters. A call at "
+    "the end of a step, or while the GPU is busy, costs nothing.",
     needs=(("kernels",), ("calls",)),
 )  # fmt: skip
 def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -302,7 +302,7 @@ def pageable_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "Copies that make their thread wait take {time}, {count} in all",
     _shares("in such copies", 0.005, 0.1, NSYS),
-    "Take cudaMemcpyAsync on a stream of its own with pinned memory.",
+    "Use cudaMemcpyAsync on a stream of its own with pinned memory.",
     needs=(("kernels",), ("copies",), ("launches",)), explains=("exposed_copies",),
 )  # fmt: skip
 def sync_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -312,9 +312,9 @@ def sync_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "Sets of memory that make their thread wait take {time}, {count} in all",
+    "info", "{count} fills of memory (cudaMemset) make their thread wait; they take {time}",
     _shares("in such sets", 0.001, 0.1, NSYS),
-    "Take cudaMemsetAsync.",
+    "Use cudaMemsetAsync.",
     needs=(("kernels",), ("copies",), ("launches",)),
 )  # fmt: skip
 def sync_memsets(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -437,7 +437,7 @@ def exposed_communication(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "The GPUs wait for one another: for {lost} of the time they only send to or receive from a neighbour",
     _shares("in sends and receives, and neither computation nor communication of all ranks meanwhile", 0.1, 0.3),
-    "Such a kernel spins until the other side is there: these are mostly a pipeline's bubbles. Take more micro-batches for "
+    "Such a kernel spins until the other side is there: these are mostly a pipeline's bubbles. Use more micro-batches for "
     "each step, an interleaved schedule, and stages of equal work.",
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
@@ -539,7 +539,7 @@ def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "In {parts} of {all} parts of the time the GPUs are busy less than {least}",
+    "info", "In {parts} of {all} parts of the time the GPUs are busy for less than {least}",
     (Threshold("busy", 0.5, "a GPU is busy for less than this share of a thirtieth of the time", NSYS),),
     "gssr tui FILE shows when; the causes of idle time are listed under When not?.",
     needs=(("kernels",),),
@@ -622,9 +622,9 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
         Threshold("warning", 0.2, "in communication, as a share of the time of all ranks", POP),
         Threshold("critical", 0.5, "from this share on it is critical"),
     ),
-    "Waiting in collectives is imbalance before them; else send less and larger, overlap with non-blocking calls, use fewer "
-    "ranks with more threads, or a larger problem for this many ranks. Which calls take the time: gssr analyze --csv "
-    "functions FILE",
+    "If it is waiting in collectives, the work before them is uneven. Otherwise send fewer and larger messages, compute "
+    "during non-blocking calls, use fewer ranks with more threads, or a larger problem for this many ranks. Which calls "
+    "take the time: gssr analyze --csv functions FILE",
     needs=(("tree",),),
 )  # fmt: skip
 def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -657,13 +657,13 @@ def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "warning", "OpenMP's threads wait or cost {share} of the time: barriers, locks, the runtime",
+    "warning", "{share} of the time goes into OpenMP itself: barriers, locks, the runtime",
     (
         Threshold("warning", 0.1, "in OpenMP, and in no block of the program, as a share of the time of all threads"),
         Threshold("critical", 0.3, "from this share on it is critical"),
     ),
-    "Loops whose parts differ: schedule(dynamic) or (guided); short ones: fewer threads, or one parallel region around "
-    "several; nowait where nothing depends on the barrier.",
+    "For loops whose parts differ use schedule(dynamic) or (guided); for short loops fewer threads, or one parallel region "
+    "around several loops; nowait where nothing depends on the barrier.",
     needs=(("tree",),),
 )  # fmt: skip
 def openmp_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:

@@ -35,7 +35,7 @@ _NEAR_LIMIT = 0.9
 """A GPU that draws this share of its power limit on average is held down by it."""
 _CRITICAL = Threshold("critical", 0.25, "it is critical where at least this share of the GPU time is lost to it")
 _LOW_LIMIT = (
-    "The limit was set lower than the model is sold with: ask the operators whether that is meant. What shows both: "
+    "The limit was set lower than the model is sold with: ask the operators whether that is meant. This shows both: "
     "nvidia-smi -q -d POWER"
 )
 
@@ -80,7 +80,8 @@ def throttled_power_brake(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "{some} {were} slowed down by {their} hardware{cost}",
     (Threshold("share", 0.05, "the hardware lowers the clock in at least this share of samples", NVML), _CRITICAL),
-    "Tell the operators: heat, the power brake or the power supply. What says which: nvidia-smi -q -d PERFORMANCE",
+    "Tell the operators: the cause is heat, the power brake or the power supply. This says which: nvidia-smi -q -d "
+    "PERFORMANCE",
     needs=(("hw_slowdown",),),
 )  # fmt: skip
 def throttled_hardware(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -97,8 +98,8 @@ def throttled_hardware(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         Threshold("clock", 0.7, "it is a warning where the SM clock is below this share of the highest, ..."),
         Threshold("limit", 0.9, "... or the power limit below this share of what the model is sold with"),
     ),
-    "Busy GPUs reach their power limit. See whether it was set lower than the model allows, and ask the operators whether "
-    "that is meant: nvidia-smi -q -d POWER",
+    "Busy GPUs reach their power limit. If it was set lower than the model allows, ask the operators whether that is meant. "
+    "This shows both: nvidia-smi -q -d POWER",
     needs=(("sw_power_cap", "power_usage"),),
 )  # fmt: skip
 def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -240,7 +241,7 @@ def _clocks(job: JobEvidence) -> tuple[Floats, Floats]:
 
 
 @register_rule(
-    "warning", "{some} ran at a slower clock, no reason was recorded{cost}",
+    "warning", "{some} ran at a slower clock, and no reason was recorded{cost}",
     (
         Threshold("clock", 0.9, "the SM clock, at work, is below this share of the median GPU's, or of its model's highest"),
         _CRITICAL,

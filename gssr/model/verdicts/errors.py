@@ -31,7 +31,7 @@ _PROGRAM = (
 @register_rule(
     "critical", "{who} lost, {when}",
     (Threshold("ranks", 1, "at least this many ranks stopped, and nobody recorded their end", least=1.0),),
-    "The job's own log tells whether the rank was killed or its node failed, and so does Slurm: sacct -j JOB "
+    "The job's own log says whether the rank was killed or its node failed, and so does Slurm: sacct -j JOB "
     "--format=JobID,State,ExitCode,NodeList. Ranks that wait for it in a collective never go on: end the job, and leave "
     "out a node that failed.",
     needs=(),
@@ -148,8 +148,8 @@ def _told(job: JobEvidence, gpu: int, event: Event) -> Finding:
 @register_rule(
     "warning", "{some} did not answer for {away}",
     (Threshold("seconds", 1.0, "a GPU does not answer the driver for at least this many seconds in all"),),
-    "See on the node what dmesg (an XID) and nvidia-smi -q say of it, and whether the program went on. Tell the operators "
-    "which GPU of which node it was; run again without the node if it does not come back.",
+    "On the node, dmesg (look for an XID, the driver's error number) and nvidia-smi -q say more. See whether the program "
+    "went on. Tell the operators which GPU of which node it was; run again without the node if the GPU does not come back.",
     needs=(),
 )  # fmt: skip
 def gpu_lost(job: JobEvidence, rule: Rule) -> RuleMatch | None:

@@ -36,7 +36,7 @@ _SHORT = 5.0
 
 
 @register_rule(
-    "warning", "Memory pages seem to move to and fro: {link} carries {rate} both ways {meanwhile}",
+    "warning", "Memory pages seem to move back and forth: {link} carries {rate} both ways {meanwhile}",
     (
         Threshold("load", 0.1, "PCIe (on Grace: C2C) carries at least this share of its bandwidth in each direction, ..."),
         Threshold("bandwidth", 25e9, "... which is taken to be this where it is unknown", least=1.0),
@@ -45,8 +45,9 @@ _SHORT = 5.0
         Threshold("memory", 0.97, "or so much of the memory is in use, and the link carries this in each direction, B/s:"),
         Threshold("bytes", 2e9, "while kernels run nearly all the time (at least 0.9)"),
     ),
-    "Unified memory seems not to fit the GPU: prefetch it (cudaMemPrefetchAsync), advise where it lies (cudaMemAdvise), or "
-    "cut the problem so that it fits. What counts the faults: nsys profile --cuda-um-gpu-page-faults=true PROGRAM",
+    "Unified memory seems not to fit into the GPU: prefetch it (cudaMemPrefetchAsync), say where it should lie "
+    "(cudaMemAdvise), or make the problem smaller. This counts the page faults: nsys profile "
+    "--cuda-um-gpu-page-faults=true PROGRAM",
     needs=(LEAD, ("pcie_rx_bytes", "c2c_rx_bytes"), ("pcie_tx_bytes", "c2c_tx_bytes")),
 )  # fmt: skip
 def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -93,9 +94,9 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         Threshold("few_sms", 0.33, "below this share it is a warning: they seem to use little of the GPU"),
         Threshold("memory_copy_utilization", 0.25, "and memory is copied, or DRAM active, for less than this share"),
     ),
-    "Utilization counts the time in which any kernel runs, however small: small kernels, or kernels that wait for other "
-    "GPUs. SM activity tells which: record with DCGM (dcgm-exporter: add DCGM_FI_PROF_SM_ACTIVE), or on Hopper and newer "
-    "with GPM (gssr doctor says what is there).",
+    "Utilization counts the time in which any kernel runs. These kernels may be small, or wait for other GPUs. SM activity "
+    "tells which. Record it with DCGM (dcgm-exporter: add DCGM_FI_PROF_SM_ACTIVE), or on Hopper and newer with GPM (gssr "
+    "doctor says what is there).",
     needs=(("gr_engine_active", "gpu_utilization"), ("power_usage",)),
 )  # fmt: skip
 def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -128,7 +129,7 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "info", "The device memory works at its practical peak ({dram})",
     (Threshold("dram_active", 0.7, "DRAM is active at least this much; the practical peak is about 0.8", DCGM),),
-    "The GPU is saturated in bandwidth: only fewer bytes make it faster (fused kernels, lower precision, better reuse).",
+    "The GPU moves as many bytes as it can: only fewer bytes make it faster (fused kernels, lower precision, better reuse).",
     needs=(("dram_active",),),
 )  # fmt: skip
 def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -171,7 +172,7 @@ def compute_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "Memory-bound: the device memory is busier ({dram}) than the SMs' pipes",
+    "info", "Memory-bound: the device memory is busier ({dram}) than the arithmetic units",
     (
         Threshold("dram_active", 0.5, "DRAM is active at least this share of the time", KEMPNER),
         Threshold("sm_active", 0.5, "while SM activity is below this, or ...", KEMPNER),
@@ -214,7 +215,7 @@ def _bandwidth(job: JobEvidence, dram: float) -> list[Finding]:
         Threshold("sm_active", 0.5, "and SM activity is at least this", KEMPNER),
         Threshold("narrow", 0.1, "a warning on a GPU whose FP64 peak is below this share of its FP32 peak"),
     ),
-    "See whether parts would do in FP32, or in matrix products that the FP64 tensor cores take.",
+    "See whether parts could be computed in FP32, or as matrix products on the FP64 tensor cores.",
     needs=(("fp64_active", "tensor_dfma_active"), ("sm_active",)),
 )  # fmt: skip
 def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -276,8 +277,8 @@ def tensor_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         Threshold("sm_active", 0.5, "SM activity is at least this"),
         Threshold("flop_active", 0.125, "and the arithmetic pipes' activities sum up to less than this", CSCS),
     ),
-    "Profile one kernel (Nsight Compute): waits for memory or for other GPUs inside kernels, integer or index work, or "
-    "occupancy too low to hide latency.",
+    "Profile one kernel (Nsight Compute). It may wait for memory or for other GPUs, do integer or index work, or have too "
+    "few threads to hide the waits.",
     needs=(("sm_active",), ("flop_active",)),
 )  # fmt: skip
 def little_arithmetic(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -304,8 +305,8 @@ def _found(job: JobEvidence, rule: Rule, title: dict[str, str], *evidence: Findi
         Threshold("share", 0.92, "at its peak a GPU's memory is used by at least this share", TRACEML),
         Threshold("warning", 0.97, "from this share on it is a warning", TRACEML),
     ),
-    "The next larger batch may fail: watch for out-of-memory errors. Frameworks reserve memory ahead, so used need not "
-    "be needed.",
+    "The next larger batch may fail: watch for out-of-memory errors. Frameworks reserve memory ahead, so not all that is "
+    "in use need be needed.",
     needs=(("memory_used",),),
 )  # fmt: skip
 def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:

@@ -43,9 +43,9 @@ _NO_CORE = 0.1
 """A rank that keeps less than this of a core busy leaves the node's CPUs to others."""
 _CLOCKS = ("throttled_thermal", "throttled_power_brake", "throttled_hardware", "slow_clock")
 """The verdicts that tell of GPUs at lower clocks, and what others wait for them."""
-TRACE_ADVICE = "See one step of one rank in a trace"
+TRACE_ADVICE = "Trace one step of one rank"
 _TRACE = (
-    f"{TRACE_ADVICE}, by torch.profiler or: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM; then: "
+    f"{TRACE_ADVICE}, with torch.profiler or: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM; then: "
     "gssr analyze TRACE"
 )
 
@@ -148,8 +148,8 @@ def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
             finding_in_words("memory_used", memory, f"{words.amount(memory, 'memory_used')} of memory in use then")
         )
         advice = (
-            "The GPUs' memory is nearly empty meanwhile: the program starts anew each time. See in its log why it ended "
-            "before (out of memory?), or keep it running between pieces of work."
+            "The GPUs' memory is nearly empty meanwhile: the program starts anew each time. Its log may say why it ended "
+            "before (out of memory?). Or keep it running between pieces of work."
         )
     gpus: tuple[int, ...] = ()
     others = ""
@@ -211,9 +211,7 @@ def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         more.append(finding_in_words("workload_cpu", cores, text))
         if cores < _NO_CORE and used is not None and used >= rule.at("cores"):
             whose = ", which other processes of the node keep busy"
-            advice = (
-                "The job itself keeps hardly a core busy: see what else runs on the node, or ask for cores of its own."
-            )
+            advice = "The job itself hardly uses the CPU: see what else runs on the node, or ask for cores of its own."
     return _graded(job, rule, share, "idle meanwhile", {"whose": whose}, *more, bins=bins, advice=advice)
 
 
@@ -234,7 +232,7 @@ _JITTER = Threshold(
 )
 _ONE_IDLES = (
     "See what its rank does meanwhile that the others do not: output that only one rank writes, logging, preparing data. "
-    "Where it is: py-spy dump --pid PID"
+    "This shows where it is: py-spy dump --pid PID"
 )
 
 
@@ -300,8 +298,8 @@ def _least_waiting(job: JobEvidence) -> list[Finding]:
 @register_rule(
     "warning", "{share} of the GPU time is lost waiting for {who}{why}",
     _loss("idle.imbalance", "communication.waiting"),
-    "See what differs there: more work, a slower clock or host, output that only one rank writes. Which GPUs do most: "
-    "gssr analyze --terminal -plb FILE",
+    "See what differs there: more work, a slower clock or host, output that only one rank writes. This shows which GPUs "
+    "do most: gssr analyze --terminal -plb FILE",
     needs=(LEAD,),
 )  # fmt: skip
 def straggler(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -330,8 +328,8 @@ def slow_node(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "{share} of the GPU time is lost because the load is uneven; {least} does the most",
     (*_loss("idle.imbalance", "communication.waiting"), _JITTER),
-    "Share the work out evenly (domain decomposition, batch sizes, sequence lengths). Which GPUs do most: gssr analyze "
-    "--terminal -plb FILE",
+    "Share the work out evenly (domain decomposition, batch sizes, sequence lengths). This shows which GPUs do most: gssr "
+    "analyze --terminal -plb FILE",
     needs=(LEAD,),
 )  # fmt: skip
 def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -359,7 +357,7 @@ def rotating_stragglers(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "warning", "The GPUs take turns: {share} of their time they wait while others work",
+    "warning", "The GPUs take turns: they wait for {share} of their time while others work",
     _loss("idle.imbalance", "communication.waiting"),
     "Let the stages overlap (asynchronous generation and training, more micro-batches in flight, another split of layers), "
     "or run them one after the other on all GPUs.",
@@ -372,13 +370,13 @@ def taking_turns(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "{share} of the GPU time is communication that nothing hides",
+    "info", "{share} of the GPU time is spent on communication alone",
     (
         *_loss("communication.transferring"),
         Threshold("quiet", 0.5, "waiting is more than this share of it: links are quiet most of the time"),
     ),
-    "Overlap it with computation, communicate less often (larger batches, gradient accumulation) or less (sharding, lower "
-    "precision); NCCL's log shows which links it takes.",
+    "Let the GPUs compute meanwhile, communicate less often (larger batches, gradient accumulation) or send less "
+    "(sharding, lower precision). NCCL's log shows which links it takes.",
     needs=(LEAD,),
 )  # fmt: skip
 def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -413,7 +411,7 @@ def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         Threshold("bytes", MOVED_BYTES, "the title says what nodes read where it is at least so much, B/s, ..."),
         Threshold("cores", BUSY_CORES, "... or else how many cores are busy per rank, where it is at least this many"),
     ),
-    f"The host launches too slowly for short kernels, or waits for their results: larger batches, CUDA graphs, fewer "
+    f"The host launches short kernels too slowly, or waits for their results. Use larger batches, CUDA graphs, fewer "
     f"synchronisations (.item(), printing). {_TRACE}",
     needs=(("gr_engine_active", "gpu_utilization"),), aliases=("gaps",),
 )  # fmt: skip
@@ -461,7 +459,7 @@ def _host_meanwhile(job: JobEvidence, rule: Rule) -> tuple[str, str, list[Findin
 
 
 @register_rule(
-    "warning", "The GPUs are little used: {share} of their time nothing runs, between short pieces of work",
+    "warning", "The GPUs are little used: for {share} of their time nothing runs, between short pieces of work",
     (
         Threshold("warning", 0.5, "idle between kernels: at least this share of the GPU time"),
         Threshold("critical", 0.75, "from this share on it is critical"),
@@ -488,7 +486,7 @@ _REGULAR = 0.15
 @register_rule(
     "info", "{share} of the GPU time is lost, no cause found{form}",
     _loss("idle.unexplained"),
-    f"See in the program's log what it did then (output, evaluation, compilation). {_TRACE}",
+    f"The program's log may say what it did then (output, evaluation, compilation). {_TRACE}",
     needs=(LEAD,),
 )  # fmt: skip
 def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -502,7 +500,7 @@ def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "The GPUs pause {times}, {longest} at most: {share} of the GPU time is lost, no cause found",
     _PAUSED,
-    f"See in the program's log what it did then (output, evaluation, compilation). {_TRACE}",
+    f"The program's log may say what it did then (output, evaluation, compilation). {_TRACE}",
     needs=(LEAD,),
 )  # fmt: skip
 def pauses(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -582,7 +580,7 @@ _FEW_SMS = (
 
 
 @register_rule(
-    "warning", "{share} of the GPU time goes to kernels that use few SMs",
+    "warning", "{share} of the GPU time goes to kernels that use few of the GPU's processors (SMs)",
     _FEW_SMS,
     "Give each kernel more to do: larger batches or blocks, fused kernels, CUDA graphs; or share the GPU (MPS).",
     needs=(("gr_engine_active",), ("sm_active",)),
@@ -599,7 +597,7 @@ def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "warning", "{share} of the GPU time goes to kernels of few warps: occupancy {occupancy}, SM activity {sm}",
+    "warning", "{share} of the GPU time goes to kernels with too few threads: occupancy {occupancy}, SM activity {sm}",
     _FEW_SMS,
     "Start more threads per kernel (a larger grid, larger batches), or let kernels run side by side (streams, MPS); Nsight "
     "Compute's launch statistics of the longest kernel show what limits its occupancy.",

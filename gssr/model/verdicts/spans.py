@@ -171,8 +171,8 @@ def _words_for_unused(evidence: Evidence) -> tuple[str, str, str]:
         Threshold("share", 0.05, "at least this share of the time passes before the GPUs work", CSCS),
         Threshold("seconds", 5.0, "and at least this many seconds"),
     ),
-    "Stage data and environments to node-local storage, cache compiled kernels, and do preparation that needs no GPU in "
-    "a job of its own.",
+    "Copy data and environments to node-local storage before, cache compiled kernels, and do preparation that needs no "
+    "GPU in a job of its own.",
     needs=(LEAD,),
 )  # fmt: skip
 def start_up(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -284,7 +284,7 @@ def _row_means(values: Floats) -> Floats:
 
 
 @register_rule(
-    "warning", "The job grows slower: {first} of the GPU time works at its beginning, {last} at its end",
+    "warning", "The job grows slower: the GPUs work for {first} of their time at its beginning, for {last} at its end",
     (
         Threshold("drop", 0.1, "the share that works falls by at least this from the first quarter to the last"),
         Threshold("trend", 0.7, "and it falls steadily: Kendall's correlation with time is at least this, negative"),
