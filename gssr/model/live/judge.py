@@ -83,7 +83,7 @@ def answer(question: Question, stand: Stand) -> Judgement:
         positions = np.array(question.gpus or range(stand.n_gpus), np.int64)
         window = reader.whole_buckets(stand.window)
         reader.hold_ends(window, filtered(reader, positions))
-        return judge_window(reader, positions, window, question.table)
+        return judge_window(reader, positions, window, question.table, with_phase_verdicts=False)
 
 
 class Said(NamedTuple):

@@ -39,6 +39,7 @@ def judge_window(
     counted: WindowCounts | None = None,
     with_phases: bool = True,
     with_step: bool = True,
+    with_phase_verdicts: bool = True,
 ) -> Judgement:
     """Judge a window of a run for some GPUs (their ``positions``): the same for whoever asks, page, screen or fleet. What
     they wait for is seen in the job's other GPUs, too, which are read for that.
@@ -53,6 +54,7 @@ def judge_window(
         with_phases: Find the phases and judge each of them, and say how uneven the GPUs were: half of the time, which
             tables of many runs save.
         with_step: Look for the step that repeats.
+        with_phase_verdicts: Judge each phase; else phases have no verdicts, which saves a third of the time.
 
     Returns GPUs numbered among ``positions``. Without samples there are no verdicts, and every rule abstains.
     """
@@ -68,11 +70,12 @@ def judge_window(
         evidence = gather(reader, positions[places], window, rows, counted)
     few = too_few(evidence, table)
     found = judge(evidence, table, few)
+    parts = phases(evidence) if with_phases else ()
     found = replace(
         found,
         too_few=few,
         step=step_time(reader, positions[places], window, rows) if with_step else None,
-        phases=judge_phases(phases(evidence), evidence, found.verdicts, table) if with_phases else (),
+        phases=judge_phases(parts, evidence, found.verdicts, table) if with_phase_verdicts else parts,
         unevenness=unevenness(evidence) if with_phases else None,
         peaks=evidence.peaks,
         place=place_under_roofline({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
