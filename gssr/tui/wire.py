@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from textual import events
@@ -114,6 +114,17 @@ def _change(before: _Style, after: _Style) -> str:
     return f"\x1b[{';'.join(codes)}m"
 
 
+@lru_cache(maxsize=8192)
+def _cells(text: str, style: _Style) -> tuple[list[str], list[_Style]]:
+    """Return the cells of a text, which the caller must not change: of each its character ("" behind a wide one), and the
+    style that is seen of it. The same pieces are drawn again and again."""
+    chars = list(text)
+    if cell_width(text) != len(text):
+        chars = [piece for char in text for piece in (char, *[""] * (cell_width(char) - 1))]
+    blank = _on_blank(style)
+    return chars, [blank if char == " " else style for char in chars]
+
+
 class _Line:
     """One line of cells: of each its character ("" behind a wide one) and its style."""
 
@@ -126,19 +137,14 @@ class _Line:
     def put(self, x: int, text: str, style: _Style) -> int:
         """Write text from cell ``x`` on, and return the cell after it. Cells before it that did not exist become
         blanks."""
-        if not text.isascii() and cell_width(text) != len(text):
-            chars = [piece for char in text for piece in (char, *[""] * (cell_width(char) - 1))]
-        else:
-            chars = list(text)
-        blank, n = _on_blank(style), len(chars)
-        lacks = x - len(self.chars)
+        chars, styles = _cells(text, style)
+        end, lacks = x + len(chars), x - len(self.chars)
         if lacks > 0:
             self.chars += [" "] * lacks
             self.styles += [None] * lacks
-        self.chars[x : x + n] = chars
-        same = style is blank or style == blank or " " not in chars
-        self.styles[x : x + n] = [style] * n if same else [blank if char == " " else style for char in chars]
-        return x + n
+        self.chars[x:end] = chars
+        self.styles[x:end] = styles
+        return end
 
     def changes(self, sent: "_Line") -> Iterator[tuple[int, int]]:
         """Yield [first, end) of each run of cells in which ``sent`` differs; runs with up to _KEPT equal cells between
@@ -157,18 +163,14 @@ class _Line:
     def drawn(self, first: int, end: int, pen: _Style, repeats: bool) -> tuple[str, _Style]:
         """Return the text that draws the cells from ``first`` to before ``end``, and the terminal's style after it, which
         was ``pen`` before. ``repeats``: the terminal can repeat a character."""
-        chars, styles, out, x = self.chars, self.styles, list[str](), first
-        while x < end:
-            own, after = styles[x], x + 1
-            while after < end and styles[after] == own:
-                after += 1
-            style, text = own or _PLAIN, "".join(chars[x:after])
+        out = list[str]()
+        for own, cells in groupby(range(first, end), self.styles.__getitem__):
+            style, text = own or _PLAIN, "".join(map(self.chars.__getitem__, cells))
             takes_any_ink = not text.strip(" ") and _on_blank(style) == _on_blank(pen)
             if style != pen and not takes_any_ink:
                 out.append(_change(pen, style))
                 pen = style
             out.append(_ALIKE.sub(_told, text) if repeats else text)
-            x = after
         return "".join(out), pen
 
     def _whole(self, first: int, end: int) -> tuple[int, int]:
