@@ -41,7 +41,7 @@ class OnePanel(LiveApp):
         yield CountingPanel()
 
 
-def test_only_lines_that_have_changed_are_drawn_anew_and_a_title_that_stays_draws_nothing() -> None:
+def test_only_lines_that_have_changed_are_drawn_anew_and_a_title_draws_its_border_alone() -> None:
     async def run() -> None:
         async with OnePanel().run_test(size=(20, 6)) as pilot:
             panel = pilot.app.query_one(CountingPanel)
@@ -60,8 +60,10 @@ def test_only_lines_that_have_changed_are_drawn_anew_and_a_title_that_stays_draw
             panel.texts[1] = "second"
             assert await rendered_after_a_look() == [1]
             assert "second" in panel.render_line(1).text
-            panel.border_title = "words"
-            assert await rendered_after_a_look() == [0, 1, 2], "the border is drawn with all of it"
+            panel.border_title, panel.border_subtitle = "words", "below"
+            assert await rendered_after_a_look() == [], "only the border is drawn"
+            picture = pilot.app.export_screenshot()
+            assert "words" in picture and "below" in picture and "numbers" not in picture
             pilot.app.theme = "textual-light"
             await pilot.pause(0.1)
             assert set(panel.rendered) == {0, 1, 2}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from rich.segment import Segment
 from rich.style import Style
@@ -31,26 +31,41 @@ else:
 
 
 class _Title:
-    """A title in a widget's border. Textual draws all of a widget anew whenever its title is set; this only where the text
-    has changed."""
+    """A title in a widget's border. Textual draws all of a widget anew whenever its title is set; this only the border's row,
+    and only where the text has changed."""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._title_of_widget, self._said = vars(Widget)[name], f"_said_{name}"
+        self._title_of_widget, self._said, self._is_below = vars(Widget)[name], f"_said_{name}", "sub" in name
 
     def __get__(self, widget: Widget | None, owner: type | None = None) -> Any:
         return self if widget is None else self._title_of_widget.__get__(widget, owner)
 
-    def __set__(self, widget: Widget, title: str | None) -> None:
+    def __set__(self, widget: "PlainText", title: str | None) -> None:
         if getattr(widget, self._said, None) != title:
             setattr(widget, self._said, title)
+            widget.draws_border = "bottom" if self._is_below else "top"
             self._title_of_widget.__set__(widget, title)
+            widget.draws_border = None
 
 
-class PlainText:
+class PlainText(_AnyWidget):
     """A widget whose titles and tooltips are taken as they are: what a recording is called may look like markup."""
 
     border_title = _Title()
     border_subtitle = _Title()
+    draws_border: "Literal['top', 'bottom'] | None" = None
+    """Which row of the border is drawn anew while a title is set; else None."""
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        """Draw anew as Textual does: without regions all of it. Of a title that is set, only the row of the border."""
+        if self.draws_border is None:
+            return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        self.call_next(self._draw_border, self.draws_border)  # it may be set while all is drawn
+        return self
+
+    def _draw_border(self, edge: "Literal['top', 'bottom']") -> None:
+        size, gutter = self.outer_size, self.styles.gutter
+        self.refresh(Region(-gutter.left, (0 if edge == "top" else size.height - 1) - gutter.top, size.width, 1))
 
     def render_str(self, text_content: str | Content) -> Content:
         """Return the text as it stands, cleaned and without markup; content that is laid out already is returned as it
@@ -161,8 +176,8 @@ class LineDrawing(Drawing, _AnyWidget):  # type: ignore[misc] # app is narrowed
         return lines
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Draw anew as Textual does: without regions all of it."""
-        if repaint and not regions:
+        """Draw anew as PlainText does."""
+        if repaint and not regions and self.draws_border is None:
             self._drawn = None
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
