@@ -6,7 +6,6 @@ nothing but how a screen begins.
 
 import os
 import stat
-import tomllib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -41,7 +40,7 @@ def read_settings() -> Settings:
     raises."""
     path = settings_file()
     try:
-        return Settings() if path is None else _checked(tomllib.loads(_own_text(path)))
+        return Settings() if path is None else _checked(_parsed(_own_text(path)))
     except (FileNotFoundError, NotADirectoryError):
         return Settings()
     except OSError as error:
@@ -51,6 +50,13 @@ def read_settings() -> Settings:
     except (ValueError, RecursionError) as error:
         why = str(error)
     return Settings(problem=f"{path}: is not used: {why}")
+
+
+def _parsed(text: str) -> Mapping[str, object]:
+    """Parse TOML. Raises ValueError, with a part of a sentence."""
+    import tomllib  # few users have such a file
+
+    return tomllib.loads(text)
 
 
 def _own_text(path: str) -> str:
