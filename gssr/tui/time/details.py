@@ -125,8 +125,8 @@ class Details(RowsPanel):
         size = width // n
         names = _names(result, means)[: n * height]
         tall = -(-len(names) // n)
-        label = size - _VALUE - 4 - min(max(size // 4, 5), 16)
-        bar_size = size - label - _VALUE - 4
+        bar_size = min(max(size // 4, 5), 16)
+        label = max(size - bar_size - _VALUE - 4, 1)  # in a terminal of one column, too
         rows: list[Row] = [()] * tall
         for at, name in enumerate(names):
             metric, value = metric_of(name), means.get(name)
