@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from textual.pilot import Pilot
-from textual.widgets import TabbedContent
+from textual.widgets import Tabs
 
 import gssr.report.plotext_chart  # noqa: F401  or the first chart of a process comes later than the rest
 from gssr.model.live.judge import answer, asked_of
@@ -114,6 +114,6 @@ def looked_at(
 
 def _is_shown(app: LiveScreen, view: View) -> bool:
     """Whether the view's tab is there, which is made when it is first gone to, and the results are those it asked for."""
-    query, tab = app.results[0].query, app.query_one("#screens", TabbedContent).active
+    query, tab = app.results[0].query, app.query_one("#tabs", Tabs).active
     asked = (query.metric, query.cursor, query.gpus, query.level)
     return tab == view.screen and app.pane.is_ready and asked == (view.metric, view.cursor, view.selection, view.level)

@@ -25,7 +25,7 @@ from textual.events import Key
 from textual.filter import LineFilter, NoColor
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import TabbedContent, TabPane
+from textual.widgets import ContentSwitcher, Tab, Tabs
 
 from gssr.gpu_name import select_gpus
 from gssr.gpu_vendors import BOTH, NVIDIA, maker_of, speak_of
@@ -254,7 +254,9 @@ class LiveScreen(KeysInOrder):
     def pane_of(self, name: ScreenName) -> ScreenPane:
         """Return the pane that a tab holds; it is made when it is asked for the first time."""
         if name not in self._panes:
-            self.query_one(f"#{name}", TabPane).mount(self._new_pane(name))
+            pane = self._new_pane(name)
+            pane.display = name == self.view.screen
+            self.query_one("#screens").mount(pane)
         return self._panes[name]
 
     def _new_pane(self, name: ScreenName) -> ScreenPane:
@@ -286,10 +288,10 @@ class LiveScreen(KeysInOrder):
         """Lay out the line about the run, the screens, the output and the keys, from the top."""
         yield TopBar(id="top-bar")
         yield Words(self.reading, id="nothing")
-        with TabbedContent(id="screens", initial=self.view.screen):
-            for number, tab in enumerate(TABS, 1):  # what is seen first is there from the first layout on
-                first = (self._new_pane(tab.name),) if tab.name == self.view.screen else ()
-                yield TabPane(f"{number} {tab.title}", *first, id=tab.name)
+        tabs = (Tab(f"{number} {tab.title}", id=tab.name) for number, tab in enumerate(TABS, 1))
+        yield Tabs(*tabs, active=self.view.screen, id="tabs")
+        first = self._new_pane(self.view.screen)  # what is seen first is there from the first layout on
+        yield ContentSwitcher(first, initial=first.id, id="screens")
         yield Words(id="problem")
         yield OutputPane(id="output", classes="panel")
         yield KeyFooter()
@@ -372,7 +374,7 @@ class LiveScreen(KeysInOrder):
         """Tell whether the widgets are there that results are drawn on: they are gone while the app leaves."""
         try:
             self.screen_stack[0].query_one("#top-bar")
-            return bool(self.screen_stack[0].query_one("#screens", TabbedContent).tab_count)
+            return bool(self.screen_stack[0].query_one("#tabs", Tabs).tab_count)
         except (IndexError, NoMatches):
             return False
 
@@ -394,7 +396,8 @@ class LiveScreen(KeysInOrder):
             return
         result, view = self.results[0], self.view
         nothing, said = self._why_nothing_is_drawn(result), self.query_one("#nothing", Words)
-        said.display, self.query_one("#screens").display = bool(nothing), not nothing
+        said.display = bool(nothing)
+        self.query_one("#tabs").display = self.query_one("#screens").display = not nothing
         said.say(nothing)
         problem = self.query_one("#problem", Words)
         problem.display = bool(result.problem) and not nothing
@@ -513,7 +516,8 @@ class LiveScreen(KeysInOrder):
             if focused is not None and left in focused.ancestors:  # keys would go on to what is out of sight
                 self.screen.set_focus(None)
                 self.call_when_ready(view.screen, partial(self.call_after_refresh, self._focus_first, view.screen))
-            self.query_one("#screens", TabbedContent).active = view.screen
+            self.query_one("#tabs", Tabs).active = view.screen
+            self.query_one("#screens", ContentSwitcher).current = self.pane.id
             self.fit_output()
         self._send_query()
         self.show()
@@ -523,12 +527,12 @@ class LiveScreen(KeysInOrder):
     def _offer_screens(self) -> None:
         """Show the tabs that have something to show: Compare with a second run, Calls with a trace; of a profile
         nothing but Calls."""
-        tabs, offered = self.query_one("#screens", TabbedContent), tuple(self._offers(tab.name) for tab in TABS)
+        tabs, offered = self.query_one("#tabs", Tabs), tuple(self._offers(tab.name) for tab in TABS)
         if offered == self._offered:
             return
         self._offered = offered
         for tab, is_offered in zip(TABS, offered, strict=True):
-            (tabs.show_tab if is_offered else tabs.hide_tab)(tab.name)
+            (tabs.show if is_offered else tabs.hide)(tab.name)
 
     def _offers(self, name: str) -> bool:
         """Tell whether a screen has something to show."""
@@ -539,30 +543,34 @@ class LiveScreen(KeysInOrder):
             return part is not None or self.view.screen == "calls"
         return name != "compare" or len(self._watches) > 1
 
-    def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
+    def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
         """Look at the screen whose tab was chosen, unless another one has been chosen since, or the app has closed its
         screens."""
-        if not self.screen_stack:
-            return
-        name: ScreenName = event.pane.id  # type: ignore[assignment]
-        if event.tabbed_content.id == "screens" and name != self.view.screen and name == event.tabbed_content.active:
-            place, scene = self.view.place, self.scene()
-            if scene is not None and scene.frame.part is not None:
-                from gssr.tui.trace.cursor import picked  # with all that reads traces
+        if self.screen_stack and event.tab.id == event.tabs.active:
+            self._look_at(event.tab.id)  # type: ignore[arg-type]
 
-                pointed = picked(scene)
-                place = place if pointed < 0 else pointed  # Why tells of it
-            self.change_view(replace(self.view, screen=name, row=0, top=0, opened=False, trail=(), place=place))
+    def _look_at(self, name: ScreenName) -> None:
+        """Look at another screen from its top; do nothing if it is in sight."""
+        if name == self.view.screen:
+            return
+        place, scene = self.view.place, self.scene()
+        if scene is not None and scene.frame.part is not None:
+            from gssr.tui.trace.cursor import picked  # with all that reads traces
+
+            pointed = picked(scene)
+            place = place if pointed < 0 else pointed  # Why tells of it
+        self.change_view(replace(self.view, screen=name, row=0, top=0, opened=False, trail=(), place=place))
 
     def action_tab(self, name: ScreenName) -> None:
         """Go to the screen ``name``; keys wait until it has the focus."""
-        self.query_one("#screens", TabbedContent).active = self._awaited_tab = name
+        self._awaited_tab = name
         self.hold_keys()  # what is typed next is for the tab
+        self._look_at(name)
         self.call_when_ready(name, partial(self.call_after_refresh, self._focus_first, name))
 
     def _focus_first(self, name: ScreenName) -> None:
         """Focus the first panel of a screen if it is still in sight, and let waiting keys go on."""
-        if self.query_one("#screens", TabbedContent).active == name:
+        if self.view.screen == name:
             pane = self.pane_of(name)
             first = next((each for each in pane.query("*") if each.focusable and each.display), None)
             if first is not None:

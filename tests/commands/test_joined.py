@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import TabbedContent
+from textual.widgets import Tabs
 
 from gssr.cli import main
 from gssr.commands.tui import watches_of
@@ -237,7 +237,7 @@ def test_kernels_and_samples_lie_on_one_axis(folder: Path) -> None:
     async def steps(pilot: Pilot[int]) -> None:
         frame = await all_there(app, pilot)
         assert frame.part is None and "traced" in seen(app)
-        assert app.query_one("#screens", TabbedContent).active == "time"
+        assert app.query_one("#tabs", Tabs).active == "time"
         app.query_one(TimeWall).focus()
         await pilot.press("v")
         frame = await all_there(app, pilot)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Static, TabbedContent, Tabs
+from textual.widgets import Static, Tabs
 
 from gssr.commands.tui import watches_of
 from gssr.model.live.watch import Watch
@@ -135,11 +135,9 @@ def test_sub_tabs_are_those_that_hold_anything_and_enter_leads_to_the_time() -> 
         await pilot.press("enter")
         await until(pilot, lambda: app.view.screen == "time" and app.query_one(TraceLines).has_focus)
         assert app.view.metric.endswith(name) and app.view.name == name
-        assert app.query_one("#screens", TabbedContent).active == "time"
+        assert app.query_one("#tabs", Tabs).active == "time"
         await pilot.press("escape", "escape")
-        await until(
-            pilot, lambda: app.view.screen == "calls" and app.query_one("#screens", TabbedContent).active == "calls"
-        )
+        await until(pilot, lambda: app.view.screen == "calls" and app.query_one("#tabs", Tabs).active == "calls")
 
     work(app, steps, (120, 36))
 
@@ -275,9 +273,7 @@ def test_the_tree_of_a_profile_opens_closes_sorts_and_searches(tmp_path: Path) -
         await pilot.press("escape")
         found = panel.outline()
         assert found is not None and found.found is None
-        names = {
-            name for name in ("job", "time", "calls") if app.query_one("#screens", TabbedContent).get_tab(name).display
-        }
+        names = {name for name in ("job", "time", "calls") if app.query_one(f"#tabs #{name}").display}
         assert names == {"calls"}  # a profile has no times
 
     work(app, steps, (120, 40))

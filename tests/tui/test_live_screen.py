@@ -11,7 +11,7 @@ import pytest
 from textual.command import CommandPalette
 from textual.events import Key
 from textual.pilot import Pilot
-from textual.widgets import Digits, Input, Label, TabbedContent
+from textual.widgets import Digits, Input, Label, Tabs
 from textual.widgets._toast import Toast
 
 from gssr import from_pandas
@@ -102,7 +102,7 @@ def test_digits_go_to_screens(recording: str) -> None:
     async def steps(pilot: Pilot[int]) -> None:
         for digit, screen in (("2", "gpus"), ("3", "time"), ("4", "balance"), ("5", "why"), ("1", "job")):
             await pilot.press(digit)
-            tabs = app.query_one("#screens", TabbedContent)
+            tabs = app.query_one("#tabs", Tabs)
             await until(pilot, lambda tabs=tabs, at=screen: app.view.screen == tabs.active == at)  # type: ignore[misc]
 
     work(app, steps)
@@ -121,7 +121,7 @@ def test_of_digits_typed_faster_than_screens_are_drawn_the_last_counts(recording
 
             def is_there(name: str = name) -> bool:
                 focused = app.screen.focused
-                shown, active = app.view.screen, app.query_one("#screens", TabbedContent).active
+                shown, active = app.view.screen, app.query_one("#tabs", Tabs).active
                 return shown == active == name and focused is not None and app.pane in focused.ancestors
 
             await until(pilot, is_there)
@@ -170,7 +170,7 @@ def test_compare_is_there_with_a_second_run_only(recording: str, tmp_path: Path)
     alone, two = live_screen(recording), live_screen(recording, other)
 
     async def without(pilot: Pilot[int]) -> None:
-        assert not alone.query_one("#screens", TabbedContent).get_tab("compare").display
+        assert not alone.query_one("#tabs #compare").display
         await pilot.press("6", "7")
         assert alone.view.screen == "job"
         offered = {each.binding.action for each in alone.screen.active_bindings.values()}

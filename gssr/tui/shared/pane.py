@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from textual.containers import Container
-from textual.events import DescendantFocus
 from textual.message import Message
 from textual.widget import Widget
 
@@ -36,10 +35,6 @@ class ScreenPane(Container):
         """Say that results can be shown."""
         self.is_ready, self._panels = True, [self.query_one(each) for each in self.panels]
         self.post_message(self.Ready(self.screen_name))
-
-    def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Keep it from the tab, which would come back if another one has been chosen since."""
-        event.stop()
 
     def columns(self, width: int) -> int:
         """How many columns of time the widest widget can show on a terminal of so many cells."""

@@ -31,8 +31,8 @@ else:
 
 
 class _Title:
-    """A title in a widget's border. Textual draws all of a widget anew whenever its title is set; this only the border's row,
-    and only where the text has changed."""
+    """A title in a widget's border. Textual draws all of a widget anew whenever its title is set; this only the row of the
+    border, and only where the text has changed."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._title_of_widget, self._said, self._is_below = vars(Widget)[name], f"_said_{name}", "sub" in name
