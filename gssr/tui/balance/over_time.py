@@ -8,7 +8,6 @@ from gssr.render.scale import percent
 from gssr.report.live.band_chart import chart_cells, draw_band
 from gssr.report.live.times_of_run import at_text, in_part, part_text, width_text
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.view import View
 
 _LABELS = ("0 %", "50 %", "100 %")
 _GUTTER = 5
@@ -17,25 +16,15 @@ _GUTTER = 5
 class ImbalanceOverTime(RowsPanel):
     """1 - mean/max of all GPUs, column by column, drawn by plotext as on the page."""
 
-    def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border the worst minute, if there is one and no trace is
-        shown."""
-        super().show(result, view)
-        self._entitle(result)
+    def name_border(self, result: Result) -> None:
+        """Say how long a cell is, and when the worst minute was, if there is one and no trace is shown."""
+        cell = chart_cells(result, self.content_size.width, _GUTTER).width
+        self.border_title = f"{in_part('imbalance over time', part_text(result))}, {width_text(cell)} a cell"
         found = result.unevenness.imbalance
         worst = found.worst is not None and result.part is None
         self.border_subtitle = (
             f"worst minute from {at_text(result, found.worst_start)}: {percent(found.worst)}" if worst else ""
         )
-
-    def on_resize(self) -> None:
-        """Say how long a cell is now."""
-        if self.result is not None:
-            self._entitle(self.result)
-
-    def _entitle(self, result: Result) -> None:
-        cell = chart_cells(result, self.content_size.width, _GUTTER).width
-        self.border_title = f"{in_part('imbalance over time', part_text(result))}, {width_text(cell)} a cell"
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """The chart and its times."""

@@ -1,9 +1,7 @@
 """Balance: what does imbalance cost? The sentence, all GPUs sorted, the imbalance over time, nodes and places."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
@@ -12,7 +10,6 @@ from gssr.tui.balance.gpu_bars import GpuBars
 from gssr.tui.balance.nodes_and_places import NodesAndPlaces
 from gssr.tui.balance.over_time import ImbalanceOverTime
 from gssr.tui.balance.sentence import BalanceSentence
-from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.view import View
 
@@ -27,7 +24,7 @@ class BalancePane(ScreenPane):
         """Lay out the answer above, who on the left, when and where on the right."""
         yield BalanceSentence(id="balance-sentence", classes="panel")
         with Horizontal(id="balance-body"):
-            yield GpuBars(id="gpu-bars", classes="panel")
+            yield GpuBars(id="gpu-bars", classes="panel leads-to-gpu")
             with Vertical(id="balance-right"):
                 yield ImbalanceOverTime(id="imbalance-over-time", classes="panel")
                 yield NodesAndPlaces(id="nodes-and-places", classes="panel")
@@ -35,9 +32,3 @@ class BalancePane(ScreenPane):
     def show(self, results: Sequence[Result], view: View) -> None:
         """Draw the first result; where it is of the nodes, the one of their GPUs."""
         super().show([results[0].of_gpus or results[0]], view)
-
-    @on(Opened, "#gpu-bars")
-    def show_gpu(self, event: Opened) -> None:
-        """Show all about a GPU, on GPUs."""
-        view = self.app.view
-        self.app.go_to_screen(replace(view, screen="gpus"), event.item)

@@ -7,15 +7,13 @@ from gssr.render.scale import metric_of
 from gssr.report.live.times_of_run import in_part, part_text
 from gssr.report.live.unevenness import costs, facts, reads_as
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.view import View
 
 
 class BalanceSentence(RowsPanel):
     """The answer of this screen."""
 
-    def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border what is shown."""
-        super().show(result, view)
+    def name_border(self, result: Result) -> None:
+        """Name the part of the run and the metric."""
         self.border_title = in_part("what evening out would give", part_text(result))
         self.border_subtitle = f"by {metric_of(result.grid.metric).label}"
 

@@ -21,7 +21,7 @@ _CHANGE, _WORD = 14, 15
 _LEAST_NAME, _MOST_NAME = 16, 44
 
 
-class EffectTable(Drawing, DataTable[Text]):  # type: ignore[misc] # app is narrowed
+class EffectTable(Drawing, DataTable[Text]):
     """Sorted by effect; rows scroll."""
 
     ALLOW_MAXIMIZE = True

@@ -11,7 +11,6 @@ from gssr.render.roles import RAMP, Role, Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, quantity
 from gssr.report.live.metric_scales import full_scale, shown_metrics
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.view import View
 
 _LEAST_BAR = 6
 _VALUE = 10
@@ -30,9 +29,8 @@ _TWO_FROM = 50
 class Gauges(RowsPanel):
     """Every metric that was measured, the most telling first."""
 
-    def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border what is shown."""
-        super().show(result, view)
+    def name_border(self, result: Result) -> None:
+        """Say whether these are the newest values or means."""
         self.border_title = "now" if result.is_live else "mean of the window"
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:

@@ -45,17 +45,12 @@ class JobPane(ScreenPane):
             yield VerdictCards(id="verdicts", classes="panel")
             yield MostTime(id="most-time", classes="panel")
             yield SpaceAverage(id="space-average", classes="panel")
-            yield Wall(id="wall", classes="panel")
+            yield Wall(id="wall", classes="panel leads-to-gpu")
 
     @on(Opened, "VerdictCard")
     def show_verdict(self, event: Opened) -> None:
         """Show all about a verdict, on Why."""
         self.app.go_to_screen(replace(self.app.view, screen="why", row=event.item, note=event.item))
-
-    @on(Opened, "#wall")
-    def show_gpu(self, event: Opened) -> None:
-        """Show all about a GPU, on GPUs."""
-        self.app.go_to_screen(replace(self.app.view, screen="gpus"), event.item)
 
     def on_mount(self) -> None:
         """Name the cards."""

@@ -38,7 +38,7 @@ class ScoreHistory(Panel):
         return [Strip(row).adjust_cell_length(width) for row in rows]
 
 
-class Score(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
+class Score(Drawing, Vertical):
     """How well the GPUs were used, in one number."""
 
     def compose(self) -> ComposeResult:

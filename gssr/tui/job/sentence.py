@@ -17,7 +17,6 @@ from gssr.render.states import OF_TRACE
 from gssr.report.live.judgement import not_judged
 from gssr.report.live.times_of_run import in_part, judged_part_text
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.view import View
 
 _SEEN = 0.0005
 """A smaller share of the time is not told."""
@@ -28,9 +27,8 @@ _TALL = 6
 class Sentence(RowsPanel):
     """The answer in one sentence, and the bar that shows it."""
 
-    def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border what is shown."""
-        super().show(result, view)
+    def name_border(self, result: Result) -> None:
+        """Name the part of the run that is told of."""
         went = "where the GPU time goes" if result.is_live else "where the GPU time went"
         self.border_title = in_part(went, judged_part_text(result))
 

@@ -3,6 +3,7 @@
 import sys
 
 import numpy as np
+from textual.timer import Timer
 
 from gssr.model.live.live_result import Result
 from gssr.render.roles import Row
@@ -10,7 +11,6 @@ from gssr.render.scale import metric_of
 from gssr.report.live.band_chart import GUTTER, metric_band
 from gssr.report.live.time_cells import value_text
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.view import View
 
 _TIMED = 7
 """Rows from which the times stand under the chart."""
@@ -24,11 +24,11 @@ class SpaceAverage(RowsPanel):
     wall below it take, so that both have the same times in the same columns."""
 
     axis_at = GUTTER
+    _first_chart: Timer | None = None
+    """What draws the first chart of this process, once it is due."""
 
-    def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border the metric and its newest mean, or the mean of the
-        window."""
-        super().show(result, view)
+    def name_border(self, result: Result) -> None:
+        """Name the metric, and its newest mean, or the mean of the window."""
         metric = metric_of(result.grid.metric)
         known = result.space.mean[np.isfinite(result.space.mean)]
         now = f"{value_text(result, float(known[-1]))} now" if result.is_live and len(known) else ""
@@ -41,7 +41,8 @@ class SpaceAverage(RowsPanel):
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw the chart with its axis. Empty until plotext is imported, which this call puts off to the next moment."""
         if _ADAPTER not in sys.modules:
-            self.set_timer(_AFTER_FIRST_PICTURE_SECONDS, self._draw_first)
+            if self._first_chart is None:
+                self._first_chart = self.set_timer(_AFTER_FIRST_PICTURE_SECONDS, self._draw_first)
             return []
         space = result.space
         return metric_band(

@@ -87,7 +87,7 @@ class VerdictCard(Words, can_focus=True):
         self.action_open()
 
 
-class VerdictCards(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
+class VerdictCards(Drawing, Vertical):
     """The first few verdicts."""
 
     _told: object = ()

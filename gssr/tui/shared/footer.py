@@ -33,7 +33,7 @@ class ShownKey(NamedTuple):
         return cell_width(self.key) + cell_width(self.binding.description) + 1
 
 
-class KeyFooter(LineDrawing, Widget):  # type: ignore[misc] # app is narrowed
+class KeyFooter(LineDrawing, Widget):
     """The focused panel's keys, then those of all screens; at the right the one that finds everything."""
 
     def on_mount(self) -> None:

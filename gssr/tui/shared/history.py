@@ -1,7 +1,8 @@
 """Loads over time as cells: height and colour say the same, and where nothing is known there is a hatch."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import TypeVar
 
 import numpy as np
 from rich.segment import Segment
@@ -12,6 +13,7 @@ from gssr.render.columns import steady_steps
 from gssr.render.glyphs import Glyphs
 from gssr.tui.themes import LOAD_STEPS, Palette
 
+_Value = TypeVar("_Value")
 _HATCH, _HATCH_ASCII = "╱", "/"
 _BLANK, _LACKS = -2, -1
 """Codes of cells without a load: nothing was to be known there yet, and something was."""
@@ -66,10 +68,8 @@ def pair_row(upper: Floats, lower: Floats, palette: Palette, known_from: int = 0
     """Draw two GPUs in one row of half blocks [n], ``upper`` above ``lower``, in the colours of load alone; for many
     GPUs. Missing values are hatched or in the colour of what is missing, blank before the cell ``known_from``."""
     above, below = (load_codes(values, known_from).astype(np.int64).tolist() for values in (upper, lower))
-    pairs = list(zip(above, below, strict=True))
     segments: list[Segment] = []
-    for first, end in _runs(pairs):
-        top, bottom = pairs[first]
+    for (top, bottom), n in runs_of(list(zip(above, below, strict=True))):
         text, style = " ", Style.null()
         if top >= 0 and bottom >= 0:
             text = "▀"
@@ -82,13 +82,10 @@ def pair_row(upper: Floats, lower: Floats, palette: Palette, known_from: int = 0
                 style += Style(bgcolor=palette.missing.color)
         elif _LACKS in (top, bottom):
             text, style = _HATCH, palette.missing
-        segments.append(Segment(text * (end - first), style))
+        segments.append(Segment(text * n, style))
     return segments
 
 
-def _runs(values: Sequence[object]) -> list[tuple[int, int]]:
-    """Return [first, end) of each run of equal values; empty for none."""
-    if not values:
-        return []
-    edges = [0, *(at + 1 for at, (one, other) in enumerate(pairwise(values)) if one != other), len(values)]
-    return list(pairwise(edges))
+def runs_of(values: Sequence[_Value]) -> list[tuple[_Value, int]]:
+    """Return each run of equal values as the value and how many there are; empty for none."""
+    return [(value, len(list(group))) for value, group in groupby(values)]

@@ -15,7 +15,7 @@ _HOW_TO_LEAVE = "^d ^u scroll   Esc closes"
 _GROUPS = ("this screen", "all screens", "moving about")
 
 
-class KeysPanel(Drawing, VerticalScroll, can_focus=False):  # type: ignore[misc] # app is narrowed
+class KeysPanel(Drawing, VerticalScroll, can_focus=False):
     """All keys that count where the focus is, each with what it does."""
 
     DEFAULT_CSS = """

@@ -46,7 +46,7 @@ class Heading(NamedTuple):
         return f"{text:<{size}}" if self.is_words else f"{text:>{size}}"
 
 
-class LineTable(LineDrawing, ScrollView, can_focus=True):  # type: ignore[misc] # app is narrowed
+class LineTable(LineDrawing, ScrollView, can_focus=True):
     """One line for each of the items in ``order``, below a line of heads.
 
     A subclass says which columns are in sight (``place_columns``), what stands in them (``cell``) and right of them

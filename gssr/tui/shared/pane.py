@@ -1,14 +1,17 @@
 """A screen of the app: what it asks of the recording, and what it does with the results."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
+from textual import on
 from textual.containers import Container
 from textual.message import Message
 from textual.widget import Widget
 
 from gssr.model.live.live_result import Query, Result
 from gssr.tui.shared.live_app import LiveApp
+from gssr.tui.shared.messages import Opened
 from gssr.tui.view import ScreenName, View
 
 
@@ -48,6 +51,11 @@ class ScreenPane(Container):
         """Draw the first result in all ``panels``."""
         for each in self._panels:
             each.show(results[0], view)
+
+    @on(Opened, ".leads-to-gpu")
+    def show_gpu(self, event: Opened) -> None:
+        """Show all about a GPU, on GPUs."""
+        self.app.go_to_screen(replace(self.app.view, screen="gpus"), event.item)
 
     def point_at(self, gpu: int) -> None:
         """Put the cursor on a GPU, where there is one."""

@@ -75,7 +75,7 @@ class PlainText(_AnyWidget):
     @property
     def tooltip(self) -> "VisualType | None":
         """The text that appears where the mouse rests."""
-        return super().tooltip  # type: ignore[misc,no-any-return]
+        return super().tooltip
 
     @tooltip.setter
     def tooltip(self, tooltip: "VisualType | None") -> None:
@@ -125,7 +125,7 @@ def _shape(content: object) -> object:
     return re.sub(r"\S", "x", text) if isinstance(text, str) and text.isascii() else text
 
 
-class LineDrawing(Drawing, _AnyWidget):  # type: ignore[misc] # app is narrowed
+class LineDrawing(Drawing, _AnyWidget):
     """A widget that is drawn line by line (Textual's Line API), by ``draw_lines``. After ``draw_changes`` only lines that
     have changed are sent anew."""
 
@@ -199,11 +199,11 @@ class LineDrawing(Drawing, _AnyWidget):  # type: ignore[misc] # app is narrowed
             self.refresh(*(Region(-left, y, width, 1) for y in changed))
 
 
-class Panel(LineDrawing, Widget, can_focus=True):  # type: ignore[misc] # app is narrowed
+class Panel(LineDrawing, Widget, can_focus=True):
     """A part of a screen that is drawn from a result and a view, and from nothing else.
 
-    ``show`` keeps both and draws anew; a subclass says in ``draw_lines`` or ``rows`` what is seen. Tab goes from panel to
-    panel, and ``z`` gives one the whole screen.
+    ``show`` keeps both and draws anew; a subclass says in ``draw_lines`` or ``rows`` what is seen, and names it in
+    ``name_border``. Tab goes from panel to panel, and ``z`` gives one the whole screen.
     """
 
     ALLOW_MAXIMIZE = True
@@ -213,7 +213,16 @@ class Panel(LineDrawing, Widget, can_focus=True):  # type: ignore[misc] # app is
     def show(self, result: Result, view: View) -> None:
         """Draw from this result and view from now on."""
         self.result, self.view = result, view
+        self.name_border(result)
         self.draw_changes()
+
+    def name_border(self, result: Result) -> None:
+        """Name in the border what is shown of this result, in the size that the panel has; does nothing here."""
+
+    def on_resize(self) -> None:
+        """Name anew what is shown: how long a cell is, and what there is room for, depends on the size."""
+        if self.result is not None:
+            self.name_border(self.result)
 
 
 class RowsPanel(Panel):

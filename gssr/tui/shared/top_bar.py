@@ -27,7 +27,7 @@ _STATES: dict[str, tuple[str, Role]] = {
 }
 
 
-class TopBar(Drawing, Static):  # type: ignore[misc] # app is narrowed
+class TopBar(Drawing, Static):
     """One line about the run."""
 
     _said: Text | None = None

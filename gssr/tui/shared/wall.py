@@ -119,17 +119,7 @@ class Wall(Panel):
             longest = max(longest, max(map(len, result.nodes[:64])) + len(" +99"))
         return min(longest, max(self.content_size.width // 4, 8)) + 1
 
-    def show(self, result: Result, view: View) -> None:
-        """Draw from this result; see Panel."""
-        super().show(result, view)
-        self.entitle_wall(result)
-
-    def on_resize(self) -> None:
-        """Say how long a cell is now."""
-        if self.result is not None:
-            self.entitle_wall(self.result)
-
-    def entitle_wall(self, result: Result) -> None:
+    def name_border(self, result: Result) -> None:
         """Name in the border what is shown, the metric, and how long a cell is."""
         if self.lowest:
             self.border_title = f"lowest {result.noun}s"

@@ -12,7 +12,6 @@ from gssr.report.live.time_cells import Cells, axis_row
 from gssr.report.live.times_of_run import at_text, event_in_words
 from gssr.store.format.rows import Event
 from gssr.tui.time.timeline import TimePanel
-from gssr.tui.view import View
 
 _FLAG, _FLAG_ASCII = "▲", "^"
 _LEAST_TEXT = 4
@@ -24,9 +23,8 @@ _MOST = 500
 class EventAxis(TimePanel):
     """The axis and its flags."""
 
-    def show(self, result: Result, view: View) -> None:
-        """Draw from this result from now on, and name in the border what is shown."""
-        super().show(result, view)
+    def name_border(self, result: Result) -> None:
+        """Say how long a cell is, and how much happened in sight."""
         cells = self.cells_in_sight(result)
         n = len(_in_sight(result, cells))
         self.entitle("time", self.title_of(cells, result), f"{count(n, 'event')} in sight" if n else "")

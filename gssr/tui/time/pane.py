@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import Input
@@ -12,7 +11,6 @@ from textual.widgets import Input
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watched_trace import FINEST, MOST_COUNTERS
 from gssr.tui.keys import key
-from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.shared.search_line import SearchLine
 from gssr.tui.shared.wall import gpus_shown, lines_of
@@ -52,7 +50,7 @@ class TimePane(ScreenPane):
 
     def compose(self) -> ComposeResult:
         """Lay out, from above: who, what for, what was measured beside, when, and all about the cursor."""
-        yield TimeWall(id="time-wall", classes="panel")
+        yield TimeWall(id="time-wall", classes="panel leads-to-gpu")
         yield TraceLines(id="time-lines", classes="panel")
         yield TraceLanes(id="time-lanes", classes="panel")
         yield States(id="time-states", classes="panel")
@@ -152,11 +150,6 @@ class TimePane(ScreenPane):
             if result.part is None:
                 self._fit(result)
             details.show(result, self.app.view)
-
-    @on(Opened, "#time-wall")
-    def show_gpu(self, event: Opened) -> None:
-        """Show all about a GPU, on GPUs."""
-        self.app.go_to_screen(replace(self.app.view, screen="gpus"), event.item)
 
     def let_go(self) -> bool:
         """End the search for a name, or if there is none, unmark the selected range. Returns False, having done

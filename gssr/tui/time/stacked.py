@@ -1,8 +1,6 @@
 """Shares of states over time as one stacked strip in colour: two states fit into the halves of a cell."""
 
 from collections.abc import Sequence
-from itertools import groupby
-from typing import TypeVar
 
 import numpy as np
 from rich.segment import Segment
@@ -10,9 +8,8 @@ from rich.style import Style
 
 from gssr.arrays import Floats, Ints
 from gssr.render.states import State
+from gssr.tui.shared.history import runs_of
 from gssr.tui.themes import Palette
-
-_Value = TypeVar("_Value")
 
 
 def states_at(shares: Floats, n: int) -> Ints:
@@ -38,12 +35,12 @@ def stacked(
     styles = [palette.style(each.role) for each in states]
     if in_marks:
         rows = states_at(shares, height).tolist()
-        return [[Segment(_mark(states, at) * n, _style(styles, at)) for at, n in _runs(row)] for row in rows]
+        return [[Segment(_mark(states, at) * n, _style(styles, at)) for at, n in runs_of(row)] for row in rows]
     halves = states_at(shares, 2 * height).tolist()
     pairs: list[list[tuple[int, int]]] = [
         list(zip(halves[y], halves[y + 1], strict=True)) for y in range(0, 2 * height, 2)
     ]
-    return [[_pair(styles, pair[0], pair[1], n) for pair, n in _runs(row)] for row in pairs]
+    return [[_pair(styles, pair[0], pair[1], n) for pair, n in runs_of(row)] for row in pairs]
 
 
 def _mark(states: Sequence[State], at: int) -> str:
@@ -65,7 +62,3 @@ def _pair(styles: Sequence[Style], upper: int, lower: int, n: int) -> Segment:
     if upper == lower:
         return Segment("█" * n, styles[upper])
     return Segment("▀" * n, styles[upper] + Style(bgcolor=styles[lower].color))
-
-
-def _runs(values: Sequence[_Value]) -> list[tuple[_Value, int]]:
-    return [(value, len(list(group))) for value, group in groupby(values)]

@@ -10,14 +10,14 @@ from gssr.tui.shared.wall import VALUE, Wall
 from gssr.tui.time.timeline import TimePanel
 
 
-class TimeWall(TimePanel, Wall):  # type: ignore[misc] # app is narrowed
+class TimeWall(TimePanel, Wall):
     """The wall with a time cursor; a click takes a moment and a GPU, a double click goes to the GPU."""
 
     axis = False
 
-    def entitle_wall(self, result: Result) -> None:
+    def name_border(self, result: Result) -> None:
         """Name the metric; the panels below say how long a cell is."""
-        super().entitle_wall(result)
+        super().name_border(result)
         self.entitle(str(self.border_title), metric_of(result.grid.metric).label)
 
     def offset_of(self, result: Result) -> int:

@@ -87,7 +87,7 @@ def items_of(breakdown: Breakdown, result: Result, ascii_only: bool = False) -> 
     return found
 
 
-class AccountTree(Drawing, Tree[str]):  # type: ignore[misc] # app is narrowed
+class AccountTree(Drawing, Tree[str]):
     """The breakdown of the window's GPU time."""
 
     ALLOW_MAXIMIZE = True

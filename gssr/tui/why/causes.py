@@ -78,7 +78,7 @@ def evidence_bar(finding: Finding, severity: Severity, width: int, drawing: Draw
     return tuple(span for span in spans if span.text)
 
 
-class Cause(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
+class Cause(Drawing, Vertical):
     """One verdict."""
 
     def __init__(self, number: int) -> None:
@@ -154,7 +154,7 @@ class Cause(Drawing, Vertical):  # type: ignore[misc] # app is narrowed
         return Text("\n").join(lines)
 
 
-class Causes(Drawing, VerticalScroll, can_focus=True):  # type: ignore[misc] # app is narrowed
+class Causes(Drawing, VerticalScroll, can_focus=True):
     """All verdicts, the worst first; the cursor is the one that is open."""
 
     ALLOW_MAXIMIZE = True

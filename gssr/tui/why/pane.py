@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from gssr.model.live.live_result import Query, Result
 from gssr.report.live.marked_gpus import gpus_of_verdict
 from gssr.tui.gpus.inspector import Inspector
-from gssr.tui.shared.messages import Opened, Pointed
+from gssr.tui.shared.messages import Pointed
 from gssr.tui.shared.pane import ScreenPane
 from gssr.tui.view import View
 from gssr.tui.why.account import AccountTree
@@ -27,7 +27,7 @@ class WhyPane(ScreenPane):
 
     def compose(self) -> ComposeResult:
         """Left what is wrong and what to do, right the account and the GPU."""
-        yield Causes(id="causes", classes="panel")
+        yield Causes(id="causes", classes="panel leads-to-gpu")
         with Vertical(id="why-right"):
             yield AccountTree(id="account", classes="panel")
             yield Inspector(id="blamed-gpu", classes="panel")
@@ -48,11 +48,6 @@ class WhyPane(ScreenPane):
     def show_verdict(self, event: Pointed) -> None:
         """Show all about another verdict."""
         self.app.change_view(replace(self.app.view, note=event.item, row=event.item))
-
-    @on(Opened, "#causes")
-    def show_gpu(self, event: Opened) -> None:
-        """Show all about the first GPU that a verdict blames, on GPUs."""
-        self.app.go_to_screen(replace(self.app.view, screen="gpus"), event.item)
 
 
 def blamed_gpu(result: Result, view: View) -> int:
