@@ -12,6 +12,7 @@ Everything used of Textual is public: ``App.get_driver_class``, and ``write`` an
 import re
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -163,9 +164,10 @@ class _Line:
     def drawn(self, first: int, end: int, pen: _Style, repeats: bool) -> tuple[str, _Style]:
         """Return the text that draws the cells from ``first`` to before ``end``, and the terminal's style after it, which
         was ``pen`` before. ``repeats``: the terminal can repeat a character."""
-        out = list[str]()
-        for own, cells in groupby(range(first, end), self.styles.__getitem__):
-            style, text = own or _PLAIN, "".join(map(self.chars.__getitem__, cells))
+        out, x = list[str](), first
+        for own, run in groupby(self.styles[first:end]):
+            after = x + len(list(run))
+            style, text, x = own or _PLAIN, "".join(self.chars[x:after]), after
             takes_any_ink = not text.strip(" ") and _on_blank(style) == _on_blank(pen)
             if style != pen and not takes_any_ink:
                 out.append(_change(pen, style))
@@ -188,8 +190,8 @@ class Wire:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._lock = threading.RLock()
-        self._wanted: dict[int, _Line] = {}
-        self._sent: dict[int, _Line] = {}
+        self._wanted = defaultdict[int, _Line](_Line)
+        self._sent = defaultdict[int, _Line](_Line)
         self._dirty: set[int] = set()
         self._x = self._y = 0
         self._style = _PLAIN
@@ -222,7 +224,7 @@ class Wire:
                 else:
                     y, x = y + found[0].count("\n"), 0
                 if text:
-                    x = self._wanted.setdefault(y, _Line()).put(x, text, style)
+                    x = self._wanted[y].put(x, text, style)
                     self._dirty.add(y)
                     drawn = True
                 if kind == 3:
@@ -238,7 +240,8 @@ class Wire:
             self._at_once = True
         elif not sequence.startswith(_LINK):
             if sequence in (_SCREEN, _NO_SCREEN):
-                self._sent, self._asked = {}, 0
+                self._sent.clear()
+                self._asked = 0
                 self._holds = sequence == _NO_SCREEN
                 self._dirty = set(self._wanted)  # all of it is to be seen again when the shell gives the terminal back
             elif _CLEARED.fullmatch(sequence):
@@ -278,7 +281,9 @@ class Wire:
     def forget(self) -> None:
         """Forget what the terminal shows and is to show, so that all will be written anew."""
         with self._lock:
-            self._wanted, self._sent, self._dirty = {}, {}, set()
+            self._wanted.clear()
+            self._sent.clear()
+            self._dirty.clear()
 
     def answered(self, column: int) -> None:
         """Note that what was sent has arrived, as the terminal has said that its cursor is in this column (from 0),
@@ -311,7 +316,7 @@ class Wire:
         room = self._room if self._answers else _MOST * 16
         out, n, at = list[str](), 0, (-1, -1)
         for y in sorted(self._dirty):
-            line, sent = self._wanted[y], self._sent.setdefault(y, _Line())
+            line, sent = self._wanted[y], self._sent[y]
             for first, end in line.changes(sent):
                 text, self._pen = line.drawn(first, end, self._pen, self._repeats)
                 out += (_move(at, y, first), text)
