@@ -26,10 +26,6 @@ _LEAST_BAR = 6
 class CallTable(LineTable):
     """The names that pass the search, in the order of a column."""
 
-    HELP = (
-        "**What took the time, by name.** Vampir calls it *function summary*; the next sub-tabs hold its "
-        "*communication matrix view*, *I/O summary* and *call tree*."
-    )
     BINDINGS: ClassVar[list[BindingType]] = [key("enter", "open", "Over time", "this name over time")]
 
     def __init__(self, **attributes: str) -> None:

@@ -24,8 +24,6 @@ _LEAST = 0.005
 class States(TimePanel):
     """The strip, and left of it the largest shares: at the cursor, else of the window."""
 
-    HELP = "**What the time is for**, column by column, of all together. Vampir calls it *summary timeline*."
-
     _breakdown: Breakdown | None = None
     """The newest: of the window before, until that of this one is known."""
 

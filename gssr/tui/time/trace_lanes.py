@@ -33,11 +33,6 @@ _LEAST_NAME = 3
 class TraceLanes(TraceRows):
     """The lanes, and the interval under the cursor, which is picked."""
 
-    HELP = (
-        "**Every interval where it lies**, level by level. "
-        "Vampir calls it *process timeline*. Lines lead from a launch to its kernel and from a send to its receive."
-    )
-
     BINDINGS: ClassVar[list[BindingType]] = [
         key("f", "find(1)", "Next", "the next interval of the name that is looked for, or under the cursor"),
         key("F", "find(-1)", "Previous", "the interval of that name before", show=False),

@@ -37,11 +37,6 @@ _VALUE = 7
 class TraceLines(TraceRows):
     """The lines, the one under the cursor, and what they open."""
 
-    HELP = (
-        "**Every row over time**, in the colours of what it does, messages as lines. "
-        "Vampir calls it *master timeline*; `u` gives its *process summary*, `m` its *performance radar*."
-    )
-
     BINDINGS: ClassVar[list[BindingType]] = [
         key("enter", "open", "Tracks", "its tracks, level by level: every interval where it lies"),
         key("l", "open_all", "All tracks", "the tracks of everything that is looked at", show=False),
