@@ -25,13 +25,10 @@ class AskLine(ModalScreen[str]):
 
     def compose(self) -> ComposeResult:
         """Lay out the line to type in, and what can be typed."""
-        with Vertical(classes="dialog -line"):
+        with Vertical(classes="dialog -line") as box:
+            box.border_title = self._title
             yield Input(self._value, compact=True)
             yield Label(self._hint)
-
-    def on_mount(self) -> None:
-        """Say what it is for."""
-        self.query_one(".dialog").border_title = self._title
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Close the dialog with what was typed."""
@@ -52,14 +49,11 @@ class AskWhat(ModalScreen[str]):
 
     def compose(self) -> ComposeResult:
         """Lay out a line for each answer, and one that says that Esc goes back."""
-        with Vertical(classes="dialog -line"):
+        with Vertical(classes="dialog -line") as box:
+            box.border_title = self._title
             for name, what in self._answers:
                 yield Label(f"[b $text-accent]{name}[/]    {what}")
             yield Label("[b $text-accent]Esc[/]  go back to the screen")
-
-    def on_mount(self) -> None:
-        """Say what it is about."""
-        self.query_one(".dialog").border_title = self._title
 
     def on_key(self, event: Key) -> None:
         """Close the dialog with the key that was pressed, if it is one of the answers."""

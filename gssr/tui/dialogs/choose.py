@@ -28,13 +28,9 @@ class ChooseSeveral(ModalScreen[list[str]]):
 
     def compose(self) -> ComposeResult:
         """The list."""
-        with Vertical(classes="dialog"):
+        with Vertical(classes="dialog") as box:
+            box.border_title, box.border_subtitle = self._title, "space chooses, Enter takes, Esc leaves"
             yield SelectionList(*(Selection(name, own, chosen) for name, own, chosen in self._options))
-
-    def on_mount(self) -> None:
-        """Say what it is for."""
-        box = self.query_one(".dialog")
-        box.border_title, box.border_subtitle = self._title, "space chooses, Enter takes, Esc leaves"
 
     def on_key(self, event: object) -> None:
         """Close the dialog at Enter, which the list would otherwise take as a choice."""

@@ -33,9 +33,6 @@ class Events(ModalScreen[None]):
         for event in found:
             text.append(f"{event_text(self._result, event.time):>9}  ", "dim")
             text.append(event_in_words(self._result, event) + "\n")
-        with VerticalScroll(classes="dialog"):
+        with VerticalScroll(classes="dialog") as box:
+            box.border_title = f"{len(self._result.events):,} events, newest first"
             yield Static(text if found else "nothing happened")
-
-    def on_mount(self) -> None:
-        """Say in the border how many events there are."""
-        self.query_one(".dialog").border_title = f"{len(self._result.events):,} events, newest first"
