@@ -73,13 +73,13 @@ def test_cards_open_one_at_a_time_and_the_command_is_copied(plants: dict[str, st
         text = seen(app)
         flat = " ".join(re.sub("[│▌]", " ", text).split())
         assert "reported from 16 % on" in flat and "┃" in text and "nsys profile" in text and "not judged" in text
-        assert "Stage data" not in text, "the other one is closed"
+        assert "Copy data" not in text, "the other one is closed"
         await pilot.press("y")
         assert app.clipboard.startswith("nsys profile") and app.clipboard.endswith("PROGRAM")
         causes.focus()
         await pilot.press("down")
         await pilot.pause(0.2)
-        assert app.view.note == 1 and "Stage data" in seen(app) and "nsys profile" not in seen(app)
+        assert app.view.note == 1 and "Copy data" in seen(app) and "nsys profile" not in seen(app)
         await pilot.press("up")
         await pilot.click(list(app.query(Cause))[1])
         await pilot.pause(0.2)

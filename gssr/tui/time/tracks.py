@@ -97,7 +97,7 @@ class Tracks(TimePanel):
         return [Segment(text, self.palette.style("series"))]
 
     def _counter(self, result: Result, counter: CounterLine, cells: Cells) -> TrackRow:
-        """Draw a counter of a trace; its value is that at the time cursor, or without one the greatest in sight."""
+        """Draw a counter of a trace; its value is that at the time cursor, or without one what no cell's mean exceeds."""
         assert result.part is not None
         grid = result.part.columns or result.grid
         values = average_into_columns(counter.values[None], grid.start, grid.width, cells.start, cells.end, cells.n)[0]
@@ -106,7 +106,8 @@ class Tracks(TimePanel):
         value = float(values[at]) if at is not None else float(known.max()) if len(known) else float("nan")
         text = counter_text(counter.metric, value)
         drawn = self._marks(values / (counter.full or 1.0))
-        return TrackRow(metric_of(counter.metric).label, text if at is not None else f"max {text}", drawn)
+        at_most = "<=" if self.glyphs.levels.isascii() else "≤"
+        return TrackRow(metric_of(counter.metric).label, text if at is not None else f"{at_most} {text}", drawn)
 
     def _phases(self, phases: tuple[Phase, ...], cells: Cells) -> TrackRow:
         """Draw the phases as segments with kind and length; the value is the kind at the time cursor, or else how many
