@@ -17,11 +17,11 @@ UNUSED_SHARE = 0.02
 """A GPU is unused if it does something in less than this share of its time (Princeton jobstats counts 0 %; setting up a
 library's context on it takes a second)."""
 WORKING_SHARE = 0.25
-"""The job's work begins when a GPU is for the first time as active as this share of its own usual level."""
+"""The job's work begins when a GPU is for the first time as active as this share of its own level at work."""
 _ROUNDED = 1e-6
 """Samples are kept in 32 bits, in which 2 % is 0.01999999955, and means of them in 64."""
-_USUAL = 75
-"""The percentile of a GPU's bins that stands for its usual level: jobs that idle for half of their time work in the rest."""
+AT_WORK = 90
+"""The percentile of a GPU's bins that stands for its level at work: single spikes don't move it."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ def _outside_work(active: Floats, is_known: Flags, is_used: Flags) -> tuple[Flag
     where that is known; ``is_used`` [n_gpus]."""
     bins = np.arange(active.shape[1])
     used, known = active[is_used], is_known[is_used]
-    (usual,) = known_percentiles(np.where(known, used, np.nan).T, (_USUAL / 100,))
-    works = known & does_something(used) & (used >= WORKING_SHARE * np.nan_to_num(usual)[:, None])
+    (at_work,) = known_percentiles(np.where(known, used, np.nan).T, (AT_WORK / 100,))
+    works = known & does_something(used) & (used >= WORKING_SHARE * np.nan_to_num(at_work)[:, None])
     at = np.flatnonzero(works.any(axis=0))
     if not len(at):
         return np.zeros(len(bins), bool), np.zeros(len(bins), bool)

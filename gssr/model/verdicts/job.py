@@ -8,7 +8,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.account.active_time import clock_at_work
-from gssr.model.account.activity import does_something
+from gssr.model.account.activity import AT_WORK, does_something
 from gssr.model.account.book import GpuTimeAccount, account_for
 from gssr.model.account.late_gpus import LateGpus, find_late_gpus
 from gssr.model.breakdown.categories import POSITIONS
@@ -20,8 +20,6 @@ from gssr.model.verdicts.table import REGISTERED, RuleTable
 
 _WORKS = 0.5
 """A GPU is at work in a bin in which it is at least this share as active as in its busiest ones."""
-_BUSIEST = 90
-"""The percentile of a GPU's bins that stands for its busiest ones: single spikes don't move it."""
 _SLOWED = 0.9
 """A clock below this share of the usual one slows a GPU down by more than boost clocks differ."""
 _FEW = 0.34
@@ -98,7 +96,7 @@ class JobEvidence:
     def last_work(self) -> float:
         """The time at which GPUs last computed, unix s; the window's start if they never did."""
         works = self.breakdown.share_over_time("working") * ~self.spins_by_power
-        usual = float(np.percentile(works, _BUSIEST)) if len(works) else 0.0
+        usual = float(np.percentile(works, AT_WORK)) if len(works) else 0.0
         does = works >= max(_STOPPED * usual, 0.02)
         does[1:] &= does[:-1]  # a single bin may be the first values of counters that were blank before
         at = np.flatnonzero(does)
@@ -111,7 +109,7 @@ class JobEvidence:
         power = self.in_time("power_usage")
         if self.evidence.has("sm_active") or not np.isfinite(power).any():
             return np.zeros(len(power), bool)
-        return np.asarray(np.nan_to_num(power, nan=np.inf) < _SPINNING_POWER * np.nanpercentile(power, _BUSIEST), bool)
+        return np.asarray(np.nan_to_num(power, nan=np.inf) < _SPINNING_POWER * np.nanpercentile(power, AT_WORK), bool)
 
     @cached_property
     def is_hanging(self) -> bool:
@@ -132,7 +130,7 @@ class JobEvidence:
         activity = self.account.activity
         active = np.where(activity.is_known & self.steady, activity.active, 0.0)
         busiest = (
-            np.percentile(active, _BUSIEST, axis=1, keepdims=True) if active.shape[1] else np.zeros((len(active), 1))
+            np.percentile(active, AT_WORK, axis=1, keepdims=True) if active.shape[1] else np.zeros((len(active), 1))
         )
         return np.asarray((active >= _WORKS * busiest) & (active > 0) & self.used[:, None], bool)
 
