@@ -9,7 +9,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.model.account.activity import Activity, does_something
 from gssr.model.account.compare_gpus import COUNTER_NOISE, longer_than_others, while_others_work
-from gssr.model.account.link_traffic import FABRIC, host_link_bytes, one_way_bytes, weighted_median
+from gssr.model.account.link_traffic import FABRIC, MIXED_SPREAD, host_link_bytes, one_way_bytes, weighted_median
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.evidence.gather import MOVED
@@ -27,18 +27,14 @@ MORE_WHEN_IDLE = 1.3
 """A cause moves so many times more while GPUs are idle than while they work, ..."""
 CORRELATED, STANDARD_ERRORS = 0.3, 4.0
 """... or, in samples that mix both, its rate rises and falls with the idle time: with this correlation, and so many standard
-errors of one; and the line through them says that as many times more is moved in nothing but idle time. ..."""
+errors of one. ..."""
 CLEAR_RISE = 0.05
 """... What rises by less than this share of the mean rate, as a standard deviation, says nothing: counters drift so."""
 _OUTLIERS = 0.05
 """A rate rises with idle time in most samples: this share of them at either end says nothing of the others, such as the
 few in which a checkpoint is written."""
-FULL_LINK = 0.8
-"""Copies from pinned memory reach this share of a link's bandwidth."""
 STEADY_COPIES = 0.1
 """If copies take at least this share of the time by the bytes they move, they are seen even where they never change."""
-MIXED_SPREAD = 0.3
-"""Samples that mix whole steps differ by less than this in how idle they are."""
 BUSY_CORES = 1.5
 """A rank whose processes keep more cores busy than this computes on the CPU: one core spins in any synchronisation."""
 ONE_CORE, ALL_CORES = 0.9, 0.9
@@ -53,8 +49,6 @@ LONGEST_GAP = 0.003
 milliseconds. Longer ones are waits within a step."""
 STREAMED_BYTES = 1e8
 """A node that moves this much (B/s) all the time, also while its GPUs wait, reads as fast as it can."""
-_VARIED = 0.02
-"""If idle time varies by less than this share of a bin, nothing can be told from what varies with it."""
 ORDINARY_REST = CATEGORIES[POSITIONS["idle.unexplained"]].ordinary
 """Idle time that nothing explains is looked into further above the share that healthy jobs have."""
 _LOW_PERCENTILES, _APART = (10, 30), 0.757
@@ -111,9 +105,7 @@ def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) ->
         )
         in_turn = np.where(_has_work(activity), np.minimum(longer, awaits), longer)
     claim("idle.imbalance", in_turn)
-    computing = np.minimum(
-        left, idle * np.maximum(all_busy | own_busy, _explained_part(cores, idle, inside, BUSY_CORES))
-    )
+    computing = np.where(all_busy | own_busy, left, 0.0)
     left = left - computing
     own = np.clip(gaps - common, 0.0, left)
     rest = left - own
@@ -188,7 +180,7 @@ def _rate_when_idle(rate: Floats, idle: Floats, inside: Flags) -> Floats:
     count = inside.sum(axis=0)
     mean = np.where(inside, idle, 0.0).sum(axis=0) / np.maximum(count, 1)
     known = count > 0
-    if known.sum() < 8 or not float(mean[known].std()) > _VARIED:
+    if known.sum() < 8:
         return rate
     usual, waits = _without_outliers(rate[known]), _without_outliers(mean[known])
     variance = float(waits.var(ddof=1))
@@ -247,11 +239,7 @@ def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
     correlation = float(np.corrcoef(rate, idle)[0, 1])
     if not correlation > max(CORRELATED, STANDARD_ERRORS / np.sqrt(min(len(rate), n_bins))):
         return False
-    if correlation * float(rate.std()) < CLEAR_RISE * float(rate.mean()):
-        return False
-    slope = correlation * float(rate.std() / idle.std())
-    at_work = float(rate.mean()) - slope * float(idle.mean())
-    return at_work + slope >= MORE_WHEN_IDLE * max(at_work, 0.0)
+    return correlation * float(rate.std()) >= CLEAR_RISE * float(rate.mean())
 
 
 def _waiting_for_files(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
@@ -294,7 +282,7 @@ def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
         copied = np.minimum(copied, one_way_bytes(evidence))
     # Copies in every step of samples that mix whole steps never change: their bytes still bound how long they took.
     bandwidth = evidence.peaks.c2c_bandwidth or evidence.peaks.pcie_bandwidth
-    seconds = copied / (FULL_LINK * bandwidth)
+    seconds = copied / bandwidth
     if not inside.any() or not STEADY_COPIES <= float(seconds[inside].mean()) <= float(idle[inside].mean()):
         return part  # copies that take longer than GPUs idle run beside kernels, and need not be waited for
     if float(np.ptp(np.percentile(idle[inside], (5, 95)))) > MIXED_SPREAD:

@@ -14,13 +14,11 @@ PCIE = ("pcie_tx_bytes", "pcie_rx_bytes")
 C2C = ("c2c_tx_bytes", "c2c_rx_bytes")
 FABRIC = ("fabric_rx_bytes", "fabric_tx_bytes")
 LEAST_BYTES = 3e9
-"""A collective that transfers moves at least so many bytes a second, ..."""
-NVLINK_SHARE, PCIE_SHARE = 0.1, 0.2
-"""... and this share of NVLink, or of PCIe where that joins the GPUs of one node (NCCL's bus bandwidth is 0.3 to 0.9)."""
+"""A collective moves at least so many bytes a second while it transfers: slower links than 25 Gbit/s join no GPUs."""
 QUIET_BYTES = 1e6
 """A link that carries less than this (B/s) on average carries no data of the program."""
-_PURE_SPREAD = 0.3
-"""Traffic beside the work is told from that of collectives if the work's share differs by this from bin to bin."""
+MIXED_SPREAD = 0.3
+"""Samples that mix whole steps differ by less than this in how much of them is work, or idle."""
 
 
 def gpu_link_bytes(evidence: Evidence) -> Floats:
@@ -53,14 +51,8 @@ def one_way_bytes(evidence: Evidence) -> Floats:
 def least_link_rate(evidence: Evidence) -> float:
     """The least that a GPU's links carry while its collectives transfer, B/s: between nodes adapters are slowest, and the
     GPUs of a node may share one."""
-    peaks = evidence.peaks
-    if len(evidence.nodes) > 1:
-        return LEAST_BYTES * len(evidence.nodes) / evidence.n_gpus
-    if peaks is not None and peaks.nvlink_bandwidth and not is_nvlink_quiet(evidence):
-        return max(LEAST_BYTES, NVLINK_SHARE * peaks.nvlink_bandwidth)
-    if peaks is not None:
-        return max(LEAST_BYTES, PCIE_SHARE * peaks.pcie_bandwidth)
-    return LEAST_BYTES
+    n_nodes = len(evidence.nodes)
+    return LEAST_BYTES * n_nodes / evidence.n_gpus if n_nodes > 1 else LEAST_BYTES
 
 
 def transferring_share(evidence: Evidence, activity: Activity, communication: Floats, work: Floats) -> Floats:
@@ -104,7 +96,7 @@ def _exposed_bytes(links: Floats, work: Floats, communication: Floats, activity:
     if not inside.any():
         return links
     share = work[inside] / activity.active[inside]
-    if share.max() - share.min() < _PURE_SPREAD:
+    if share.max() - share.min() < MIXED_SPREAD:
         return links
     moved, both = links[inside], np.stack((work[inside], communication[inside]))
     (ww, wk), (_, kk) = both @ both.T

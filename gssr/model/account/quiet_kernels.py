@@ -21,6 +21,8 @@ PIPE_NOISE = 0.05
 WAITING_POWER = 0.7
 """While kernels only wait, a GPU draws less than this share of what it draws at work: simulated 0.25 to 0.55, and 0.75 for
 kernels that memory limits."""
+RESTING_POWER = 0.65
+"""The lower one of two levels of power is that of waiting below this share of the higher one: between the same figures."""
 NEAR_LEVEL, MOST_AT_LEVELS = 0.1, 0.5
 """Values are at two levels if as much of them as the latter is no further from either than this share of what lies between
 the levels: of values spread evenly a fifth is, of normal ones a sixth."""
@@ -94,7 +96,7 @@ def _two_levels(values: Floats) -> tuple[float, float] | None:
     at = int(np.argmax(n_low * (len(values) - n_low) * (high - low) ** 2)) + 1  # what parts the values best
     levels = float(np.median(values[:at])), float(np.median(values[at:]))
     is_near = np.min(np.abs(values[:, None] - levels), axis=1) <= NEAR_LEVEL * (levels[1] - levels[0])
-    return levels if float(is_near.mean()) >= MOST_AT_LEVELS and levels[0] < WAITING_POWER * levels[1] else None
+    return levels if float(is_near.mean()) >= MOST_AT_LEVELS and levels[0] < RESTING_POWER * levels[1] else None
 
 
 def rate_at_work(evidence: Evidence, name: str, rate: Floats) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import Activity
-from gssr.model.account.link_traffic import NVLINK, gpu_link_bytes, least_link_rate
+from gssr.model.account.link_traffic import LEAST_BYTES, NVLINK, gpu_link_bytes, least_link_rate
 from gssr.model.account.quiet_kernels import find_quiet_kernels, rate_at_work
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.percentiles import known_percentiles
@@ -32,10 +32,8 @@ COLLECTIVE_MEMORY = 0.2
 """Collectives keep the GPU's memory busy for up to this share of their time, while they transfer."""
 NO_ARITHMETIC = 0.008
 """The sum of the pipes' activities below which kernels do no arithmetic."""
-LINK_BYTES = 3e9
-"""Collectives move at least so many bytes a second while they transfer: slower links than 25 Gbit/s join no GPUs."""
 QUIET_SHARE = 0.02
-"""Links that never carry more than this share of it, on average over the time of sparse kernels, join no GPUs."""
+"""Links that never carry more than this share of LEAST_BYTES, on average over the time of sparse kernels, join no GPUs."""
 LINK_SHARE = 0.3
 """A collective on all SMs (in-switch reductions) fills at least this share of NVLink while no pipe computes."""
 SM_NOISE = 0.03
@@ -77,7 +75,7 @@ def _nobody_communicates(evidence: Evidence, activity: Activity, sparse: Floats)
     or the arithmetic were not measured. ``sparse`` [n_gpus, n_bins]: the share of each bin in which kernels use few SMs."""
     if not any(name in evidence.series for name in NVLINK):
         return False
-    if not float(gpu_link_bytes(evidence).mean()) < QUIET_SHARE * LINK_BYTES * float(sparse.mean()):
+    if not float(gpu_link_bytes(evidence).mean()) < QUIET_SHARE * LEAST_BYTES * float(sparse.mean()):
         return False
     flops = evidence.series.get("flop_active", evidence.series.get("tensor_active"))
     if flops is None:
