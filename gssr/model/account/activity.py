@@ -20,6 +20,8 @@ WORKING_SHARE = 0.25
 """The job's work begins when a GPU is for the first time as active as this share of its own level at work."""
 _ROUNDED = 1e-6
 """Samples are kept in 32 bits, in which 2 % is 0.01999999955, and means of them in 64."""
+CLEARLY = 0.1
+"""What takes a smaller share of a time than this may be noise of the counters."""
 AT_WORK = 90
 """The percentile of a GPU's bins that stands for its level at work: single spikes don't move it."""
 

@@ -7,7 +7,7 @@ is left. What nobody claims is the gap between kernels in bins in which some run
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.account.activity import Activity, does_something
+from gssr.model.account.activity import CLEARLY, Activity, does_something
 from gssr.model.account.compare_gpus import COUNTER_NOISE, longer_than_others, while_others_work
 from gssr.model.account.link_traffic import FABRIC, MIXED_SPREAD, host_link_bytes, one_way_bytes, weighted_median
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
@@ -19,10 +19,9 @@ COPY_BYTES = 3e9
 """GPUs that wait for copies see about so many bytes a second, if memory is pageable; several times as many, if pinned."""
 MOVED_BYTES = 5e7
 """Nodes whose disks and network move less than this (B/s) hold up nobody."""
-SEEN_SHARE = 0.1
-"""A rate that stays below this share of what counts for a cause, on average over the idle time, is no cause."""
 SEEN_FILES = 0.5
-"""The same of files and networks, which neighbours and monitors use as well."""
+"""Files and networks whose rate stays below this share of what counts, on average over the idle time, are no cause:
+neighbours and monitors use them as well. Of other causes CLEARLY counts."""
 MORE_WHEN_IDLE = 1.3
 """A cause moves so many times more while GPUs are idle than while they work, ..."""
 CORRELATED, STANDARD_ERRORS = 0.3, 4.0
@@ -33,8 +32,6 @@ CLEAR_RISE = 0.05
 _OUTLIERS = 0.05
 """A rate rises with idle time in most samples: this share of them at either end says nothing of the others, such as the
 few in which a checkpoint is written."""
-STEADY_COPIES = 0.1
-"""If copies take at least this share of the time by the bytes they move, they are seen even where they never change."""
 BUSY_CORES = 1.5
 """A rank whose processes keep more cores busy than this computes on the CPU: one core spins in any synchronisation."""
 ONE_CORE, ALL_CORES = 0.9, 0.9
@@ -193,7 +190,7 @@ def _without_outliers(values: Floats) -> Floats:
     return np.asarray(np.clip(values, *np.quantile(values, (_OUTLIERS, 1 - _OUTLIERS))), np.float64)
 
 
-def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float, seen: float = SEEN_SHARE) -> Floats:
+def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float, seen: float = CLEARLY) -> Floats:
     """Estimate how much (0-1) of the idle time of each bin [n_gpus, n_bins] a rate explains. ``rate`` is one of all
     nodes [n_bins] or of each GPU [n_gpus, n_bins].
 
@@ -283,7 +280,7 @@ def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
     # Copies in every step of samples that mix whole steps never change: their bytes still bound how long they took.
     bandwidth = evidence.peaks.c2c_bandwidth or evidence.peaks.pcie_bandwidth
     seconds = copied / bandwidth
-    if not inside.any() or not STEADY_COPIES <= float(seconds[inside].mean()) <= float(idle[inside].mean()):
+    if not inside.any() or not CLEARLY <= float(seconds[inside].mean()) <= float(idle[inside].mean()):
         return part  # copies that take longer than GPUs idle run beside kernels, and need not be waited for
     if float(np.ptp(np.percentile(idle[inside], (5, 95)))) > MIXED_SPREAD:
         return part  # samples tell waits from work, and no more is copied in waits

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.account.activity import IDLE_ACTIVITY
-from gssr.model.account.book import FEW_GPUS, WAITS_CLEARLY, GpuTimeAccount
+from gssr.model.account.activity import CLEARLY, IDLE_ACTIVITY
+from gssr.model.account.book import FEW_GPUS, GpuTimeAccount
 from gssr.model.account.compare_gpus import while_others_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 
@@ -86,7 +86,7 @@ def find_late_gpus(account: GpuTimeAccount, node_of: Ints, interval: float) -> L
     usual = float(np.nanmean(by_gpu))
     n_late = float(np.median(is_late[:, busy].mean(axis=0)))
     if n_late == 0.0:  # nobody waits clearly less than the others
-        is_uneven = float(np.nanmax(by_gpu) - np.nanmin(by_gpu)) > max(WAITS_CLEARLY, 2 * UNEVEN * usual)
+        is_uneven = float(np.nanmax(by_gpu) - np.nanmin(by_gpu)) > max(CLEARLY, 2 * UNEVEN * usual)
         if not is_uneven and idles <= spins:
             return None
         if is_uneven:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.account.activity import Activity
+from gssr.model.account.activity import CLEARLY, Activity
 from gssr.model.account.compare_gpus import longer_than_others
 from gssr.model.evidence.evidence import Evidence
 
@@ -92,7 +92,7 @@ def _exposed_bytes(links: Floats, work: Floats, communication: Floats, activity:
     """Subtract from what links carry, B/s, what they carry beside the work. Bins may be mixtures: links that carry b beside
     work and c in collectives carry b w + c k in a bin of both, so least squares over all bins tell b. Where all bins are
     alike nothing is subtracted."""
-    inside = activity.is_known & (activity.active > 0.3)
+    inside = activity.is_known & (activity.active > CLEARLY)
     if not inside.any():
         return links
     share = work[inside] / activity.active[inside]
