@@ -19,8 +19,6 @@ from gssr.model.evidence.evidence import Evidence
 
 _LONG_SAMPLES = 5.0
 """Samples further apart than this (s) hold many steps of most programs: causes are told from how they vary."""
-FEW_GPUS = 0.2
-"""Up to this share of the GPUs, or of the nodes, are late ones; if more are, the load is uneven."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from gssr.metrics import DETECTION_METRICS
 from gssr.model.account.active_time import clock_at_work
 from gssr.model.account.activity import AT_WORK, does_something
 from gssr.model.account.book import GpuTimeAccount, account_for
-from gssr.model.account.late_gpus import LateGpus, find_late_gpus
+from gssr.model.account.late_gpus import FEW_GPUS, MOSTLY, LateGpus, find_late_gpus
 from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.evidence.evidence import Evidence, over_gpus
@@ -22,9 +22,6 @@ _WORKS = 0.5
 """A GPU is at work in a bin in which it is at least this share as active as in its busiest ones."""
 _SLOWED = 0.9
 """A clock below this share of the usual one slows a GPU down by more than boost clocks differ."""
-_FEW = 0.34
-"""Up to this share of the GPUs are an exception; what most of them do is none."""
-_MOSTLY = 0.5
 _STOPPED = 0.35
 """GPUs have stopped working where less than this share of the usual work is done: the rest of a bin in which they stop."""
 _SPINNING_POWER = 0.5
@@ -141,8 +138,8 @@ class JobEvidence:
         waited for (inferred)."""
         if self.evidence.of_job is not None:
             return None
-        found = find_late_gpus(self.account, self.evidence.node_of, self.evidence.interval)
-        if (found is None or not found.gpus) and 0 < len(self.slowed_gpus) <= _FEW * self.used.sum():
+        found = find_late_gpus(self.account, self.evidence.node_of)
+        if (found is None or not found.gpus) and 0 < len(self.slowed_gpus) <= FEW_GPUS * self.used.sum():
             waits = self.waits_over_time
             share = self.breakdown.share("idle.imbalance") + self.breakdown.share("communication.waiting")
             return LateGpus("straggler", tuple(sorted(self.slowed_gpus)), share, waits > 0)
@@ -157,7 +154,7 @@ class JobEvidence:
         waits = self.breakdown.shares_by_gpu[:, POSITIONS["idle.input_output"]]
         others = self.used & ~np.isin(np.arange(len(waits)), late.gpus)
         longer = waits[list(late.gpus)].mean() - (waits[others].mean() if others.any() else 0.0)
-        return bool(longer >= _MOSTLY * late.share)
+        return bool(longer >= MOSTLY * late.share)
 
     @cached_property
     def clocks_at_work(self) -> Floats:

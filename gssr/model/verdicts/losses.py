@@ -10,7 +10,7 @@ from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import does_something
 from gssr.model.account.compare_gpus import LONGEST_INTERVAL
 from gssr.model.account.idle_time import BUSY_CORES, MOVED_BYTES
-from gssr.model.account.late_gpus import LateGpus
+from gssr.model.account.late_gpus import MOSTLY, LateGpus
 from gssr.model.account.link_traffic import is_nvlink_quiet
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.results import Finding
@@ -477,8 +477,6 @@ _PAUSED = (
     Threshold("warning", 0.05, "idle, unexplained: at least this share of the GPU time, all GPUs at once for seconds"),
     Threshold("critical", CRITICAL, "from this share on it is critical"),
 )
-_MOST_OF_IT = 0.5
-"""A sentence on pauses tells of at least this share of the time that it says is lost."""
 _REGULAR = 0.15
 """Distances between pauses that differ by less than this share are a rhythm."""
 
@@ -556,7 +554,7 @@ def _find_pauses(job: JobEvidence) -> list[tuple[float, float]]:
     times, width = job.breakdown.times, job.breakdown.width
     found = [(float(times[first]), float(times[end - 1]) + width) for first, end in stretches(idle) if end - first >= 2]
     lost = job.breakdown.share("idle.unexplained") * job.evidence.seconds
-    return found if sum(end - first for first, end in found) >= _MOST_OF_IT * lost else []
+    return found if sum(end - first for first, end in found) >= MOSTLY * lost else []
 
 
 def _may_beat(job: JobEvidence) -> bool:
