@@ -11,14 +11,12 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.model.account.active_time import split_active_time
 from gssr.model.account.activity import Activity, measure_activity
+from gssr.model.account.compare_gpus import LONG_SAMPLES
 from gssr.model.account.idle_time import split_idle_time
 from gssr.model.account.other_work import name_other_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown, Confidence
 from gssr.model.evidence.evidence import Evidence
-
-_LONG_SAMPLES = 5.0
-"""Samples further apart than this (s) hold many steps of most programs: causes are told from how they vary."""
 
 
 @dataclass(frozen=True)
@@ -108,5 +106,5 @@ def _confidence(name: str, evidence: Evidence) -> Confidence:
     if name in ("idle.between_kernels", "idle.unexplained"):
         return "measured" if "gr_engine_active" in series else "inferred"
     if name.startswith("idle."):
-        return "guess" if evidence.interval > _LONG_SAMPLES or "gr_engine_active" not in series else "inferred"
+        return "guess" if evidence.interval > LONG_SAMPLES or "gr_engine_active" not in series else "inferred"
     return "inferred" if "sm_active" in series else "guess"

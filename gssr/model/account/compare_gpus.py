@@ -13,18 +13,17 @@ from gssr.model.evidence.evidence import Evidence
 
 COUNTER_NOISE = 0.004
 """Counters of the same work differ by about this share of a bin from one sample to the next."""
-LEAST_EXCESS = 0.03
-"""What a GPU waits longer by less than this share of a bin is within the noise of the counters."""
+NOISE = 0.03
+"""A smaller share of a bin is within the noise of the counters."""
 CERTAIN = 4.0
 """So many standard deviations count as more than chance: the largest of hundreds of values reaches three."""
 SCRAPED, COUNTERS_TAKE_TURNS = "prometheus", ("7.", "8.")
 """The backend of values that an exporter collected, and compute capabilities of GPUs whose counters are multiplexed."""
-LASTING = 0.3
-"""Differences whose autocorrelation from one bin to the next is above this last."""
-ALTERNATING = 0.5
-"""GPUs take turns if what all wait together varies by less than this share of what it would by chance."""
-LONGEST_INTERVAL = 1.5
-"""Samples further apart than this (s) may be snapshots of a second each: their beat with the steps lasts as well."""
+TOGETHER = 0.5
+"""GPUs take turns if what all wait together varies by less than this share of what it would by chance; differences last if
+they are correlated by more from one bin to the next."""
+LONG_SAMPLES = 5.0
+"""Samples further apart than this (s) hold many steps of most programs: causes are told from how they vary."""
 
 
 def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence) -> Floats:
@@ -44,7 +43,7 @@ def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence) -> Floa
     if n_nodes > 1:
         longer += _beyond_chance(least, evidence)[evidence.node_of]
     longer = np.minimum(longer, waits)
-    return np.where(longer > LEAST_EXCESS, longer, 0.0)
+    return np.where(longer > NOISE, longer, 0.0)
 
 
 def while_others_work(waits: Floats, inside: Flags) -> Floats | None:
@@ -61,7 +60,7 @@ def while_others_work(waits: Floats, inside: Flags) -> Floats | None:
     if len(known) < 2 or len(together) < 8 or float(np.quantile(together, 0.95)) > (1 + CLEARLY) * len(known) / 2:
         return None
     alone = float(known.var(axis=1).sum())
-    if not (alone > len(known) * COUNTER_NOISE**2 and float(together.var()) < ALTERNATING * alone):
+    if not (alone > len(known) * COUNTER_NOISE**2 and float(together.var()) < TOGETHER * alone):
         return None
     of_others = np.nansum(works, axis=0) - np.nan_to_num(works)
     return np.where(inside, np.minimum(of_others, waits), 0.0)
@@ -87,12 +86,12 @@ def _beyond_chance(waits: Floats, evidence: Evidence) -> Floats:
     Returns shares of bins [n, n_bins], never below 0, with 0 where nothing is known.
     """
     near = _above_least(waits)
-    if (evidence.interval <= LONGEST_INTERVAL and _lasts(near)) or _alternate(waits):
+    if (evidence.interval <= LONG_SAMPLES and _lasts(near)) or _alternate(waits):
         return near
     n = waits.shape[1]
     mean = mean_of_groups(waits, n)
     longer = _above_least(mean) - CERTAIN * _chance(waits) / np.sqrt(n)
-    part = np.where(longer > LEAST_EXCESS, longer / np.maximum(mean, 1e-9), 0.0)
+    part = np.where(longer > NOISE, longer / np.maximum(mean, 1e-9), 0.0)
     return np.asarray(part * np.nan_to_num(waits), np.float64)
 
 
@@ -103,7 +102,7 @@ def _alternate(values: Floats) -> bool:
     if len(known) < 2 or known.shape[1] < 8:
         return False
     alone = float(known.var(axis=1).mean()) / len(known)
-    return alone > LEAST_EXCESS**2 and float(known.mean(axis=0).var()) < ALTERNATING * alone
+    return alone > NOISE**2 and float(known.mean(axis=0).var()) < TOGETHER * alone
 
 
 def _lasts(values: Floats) -> bool:
@@ -112,7 +111,7 @@ def _lasts(values: Floats) -> bool:
         return False
     apart = values - values.mean(axis=1, keepdims=True)  # a difference that is always there tells nothing of the others
     spread = float((apart**2).sum())
-    return spread > 0 and float((apart[:, 1:] * apart[:, :-1]).sum()) > LASTING * spread
+    return spread > 0 and float((apart[:, 1:] * apart[:, :-1]).sum()) > TOGETHER * spread
 
 
 def _least(values: Floats) -> Floats:

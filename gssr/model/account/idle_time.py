@@ -4,6 +4,8 @@ Causes claim idle time one after another, the most direct first, each only in bi
 is left. What nobody claims is the gap between kernels in bins in which some run, else unexplained.
 """
 
+from statistics import NormalDist
+
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
@@ -27,18 +29,14 @@ BUSY_CORES = 1.5
 """A rank whose processes keep more cores busy than this computes on the CPU: one core spins in any synchronisation."""
 BUSY = 0.9
 """A rank keeps a core busy, and it or its node all cores that it may use, if at least this share of them is."""
-COMPUTING_PROCESSES = 0.6
-"""Processes of a rank that keep this much of a core busy each compute: who waits for a file keeps none busy. The one that
-waits for the others is among them, so it is less than a core; loaders that read slow files keep a quarter to a half busy."""
 LONGEST_GAP = 0.003
 """Gaps between kernels are shorter than this (s): a launch takes microseconds, the host's part of a short step a few
 milliseconds. Longer ones are waits within a step."""
-STREAMED_BYTES = 1e8
-"""A node that moves this much (B/s) all the time, also while its GPUs wait, reads as fast as it can."""
 ORDINARY_REST = CATEGORIES[POSITIONS["idle.unexplained"]].ordinary
 """Idle time that nothing explains is looked into further above the share that healthy jobs have."""
-_LOW_PERCENTILES, _APART = (10, 30), 0.757
-"""Percentiles of the bins that idle least, and by how many standard deviations normally distributed values differ there."""
+_LOW = 0.1, 0.3
+"""Quantiles of the bins that idle least: their distance tells the standard deviation."""
+_APART = NormalDist().inv_cdf(_LOW[1]) - NormalDist().inv_cdf(_LOW[0])
 
 
 def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) -> dict[str, Floats]:
@@ -72,7 +70,7 @@ def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) ->
         own_busy = cores >= BUSY * evidence.n_cores
     n_processes = _held_a_second(evidence, evidence.workload.get("n_processes"))
     when_idle = _rate_when_idle(cores, idle, inside)
-    computes = all_busy | own_busy | ((n_processes >= 2) & (when_idle >= COMPUTING_PROCESSES * n_processes))
+    computes = all_busy | own_busy | ((n_processes >= 2) & (when_idle >= n_processes / 2))
     files = _waiting_for_files(evidence, idle, inside) + _explained_part(
         _files_over_fabric(evidence), idle, inside, MOVED_BYTES
     )
@@ -100,15 +98,15 @@ def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) ->
 
 def _streaming(evidence: Evidence, idle: Floats, inside: Flags) -> Flags:
     """Flag the cells [n_gpus, n_bins] in which disks or network of the GPU's node move much all the time, as they do
-    while GPUs work: at least STREAMED_BYTES in the median bin of work, and in the idle part of this bin. ``idle`` and
+    while GPUs work: at least twice MOVED_BYTES in the median bin of work, and in the idle part of this bin. ``idle`` and
     ``inside`` [n_gpus, n_bins]: the idle share of each bin, and the cells that count."""
     moved, group_of = _moved(evidence)
     streams = np.zeros(moved.shape, bool)
     for group, rate in enumerate(moved):
         of = group_of == group
         while_working = rate[inside[of].any(axis=0)]
-        if len(while_working) and float(np.median(while_working)) >= STREAMED_BYTES:
-            streams[group] = _rate_when_idle(rate, idle[of], inside[of]) >= STREAMED_BYTES
+        if len(while_working) and float(np.median(while_working)) >= 2 * MOVED_BYTES:
+            streams[group] = _rate_when_idle(rate, idle[of], inside[of]) >= 2 * MOVED_BYTES
     return np.asarray(streams[group_of], bool)
 
 
@@ -120,7 +118,7 @@ def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:
     length times the variance over the mean. It is taken from the bins that idle least, so that other waits, which come on
     top, do not count. ``inside``: the cells in which kernels run.
     """
-    low, usual = known_percentiles(np.where(inside, idle, np.nan).T, [share / 100 for share in _LOW_PERCENTILES])
+    low, usual = known_percentiles(np.where(inside, idle, np.nan).T, _LOW)
     spread = (usual - low) / _APART
     are_short = width * np.maximum(spread**2 - COUNTER_NOISE**2, 0.0) <= LONGEST_GAP * usual
     most = np.where(are_short, usual + 3 * np.maximum(spread, COUNTER_NOISE), 0.0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.account.activity import IDLE_ACTIVITY
+from gssr.model.account.activity import IDLE_ACTIVITY, MOSTLY
 from gssr.model.account.book import GpuTimeAccount
 from gssr.model.account.compare_gpus import while_others_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
@@ -17,8 +17,6 @@ from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 ORDINARY_WAITS = CATEGORIES[POSITIONS["idle.imbalance"]].ordinary
 WAITS_LITTLE = 0.5
 """A GPU is late in a bin if it waits less than this share of what all wait there on average."""
-MOSTLY = 0.7
-"""What is so in this share of the time, or accounts for this share of a loss, is what is told of it."""
 FEW_GPUS = 0.34
 """Up to this share of the GPUs, or of the nodes, are an exception; what more of them do is none."""
 UNEVEN = 0.25

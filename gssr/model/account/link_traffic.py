@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.account.activity import CLEARLY, Activity
+from gssr.model.account.activity import Activity
 from gssr.model.account.compare_gpus import longer_than_others
 from gssr.model.evidence.evidence import Evidence
 
@@ -55,7 +55,7 @@ def least_link_rate(evidence: Evidence) -> float:
     return LEAST_BYTES * n_nodes / evidence.n_gpus if n_nodes > 1 else LEAST_BYTES
 
 
-def transferring_share(evidence: Evidence, activity: Activity, communication: Floats, work: Floats) -> Floats:
+def transferring_share(evidence: Evidence, activity: Activity, communication: Floats) -> Floats:
     """Split communication into the share of each bin [n_gpus, n_bins] in which links transfer; in the rest GPUs wait.
 
     All GPUs take part in a collective, so none transfers for longer than those that communicate least, at the same time and
@@ -68,11 +68,10 @@ def transferring_share(evidence: Evidence, activity: Activity, communication: Fl
     most = communication - np.minimum(longer_than_others(communication, inside, evidence), communication)
     if not any(name in evidence.series for name in (*NVLINK, *PCIE)):
         return most
-    links = _exposed_bytes(gpu_link_bytes(evidence), work, communication, activity)
+    links = gpu_link_bytes(evidence)
     busy = communication > 0.05
     if not busy.any():
         return np.zeros_like(communication)
-    links = _over_the_same_time(links, communication, activity)
     rate, weight = links[busy] / communication[busy], links[busy]
     least = least_link_rate(evidence)
     share = np.minimum(most, links / max(weighted_median(rate, weight), least))
@@ -86,34 +85,6 @@ def _sum(evidence: Evidence, names: Sequence[str]) -> Floats:
         if name in evidence.series:
             total += np.nan_to_num(evidence.series[name])
     return total
-
-
-def _exposed_bytes(links: Floats, work: Floats, communication: Floats, activity: Activity) -> Floats:
-    """Subtract from what links carry, B/s, what they carry beside the work. Bins may be mixtures: links that carry b beside
-    work and c in collectives carry b w + c k in a bin of both, so least squares over all bins tell b. Where all bins are
-    alike nothing is subtracted."""
-    inside = activity.is_known & (activity.active > CLEARLY)
-    if not inside.any():
-        return links
-    share = work[inside] / activity.active[inside]
-    if share.max() - share.min() < MIXED_SPREAD:
-        return links
-    moved, both = links[inside], np.stack((work[inside], communication[inside]))
-    (ww, wk), (_, kk) = both @ both.T
-    of_work, of_collectives = both @ moved
-    beside = (kk * of_work - wk * of_collectives) / max(ww * kk - wk**2, 1e-9)
-    return np.asarray(np.maximum(links - max(beside, 0.0) * work, 0.0), np.float64)
-
-
-def _over_the_same_time(links: Floats, communication: Floats, activity: Activity) -> Floats:
-    """Average what links carry, B/s [n_gpus, n_bins], over the kernels' time where communication is known as one share of it
-    in all bins: when it was is not known then."""
-    active = np.where(communication > 0, activity.active, 0.0)
-    total = np.maximum(active.sum(axis=1, keepdims=True), 1e-9)
-    usual = communication.sum(axis=1, keepdims=True) / total
-    if float(np.abs(communication - usual * active).max()) > 1e-6:
-        return links
-    return np.asarray(active * (np.where(active > 0, links, 0.0).sum(axis=1, keepdims=True) / total), np.float64)
 
 
 def _possible_part(transferring: Floats, communication: Floats, activity: Activity) -> Floats:

@@ -12,26 +12,22 @@ two levels, that of work and that of waiting, and how often it is at the lower o
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.account.activity import AT_WORK, Activity
-from gssr.model.account.compare_gpus import CERTAIN, mean_of_groups
+from gssr.model.account.activity import AT_WORK, CLEARLY, Activity
+from gssr.model.account.compare_gpus import CERTAIN, NOISE, mean_of_groups
 from gssr.model.evidence.evidence import Evidence
 
-PIPE_NOISE = 0.05
-"""A smaller share of quiet kernels may be noise of the counters."""
 WAITING_POWER = 0.7
 """While kernels only wait, a GPU draws less than this share of what it draws at work: simulated 0.25 to 0.55, and 0.75 for
 kernels that memory limits."""
 RESTING_POWER = 0.65
 """The lower one of two levels of power is that of waiting below this share of the higher one: between the same figures."""
-NEAR_LEVEL, MOST_AT_LEVELS = 0.1, 0.5
-"""Values are at two levels if as much of them as the latter is no further from either than this share of what lies between
-the levels: of values spread evenly a fifth is, of normal ones a sixth."""
+MOST_AT_LEVELS = 0.5
+"""Power is at two levels if so much of it is near either: of values spread evenly a fifth is, of normal ones a sixth."""
 SAME_CLOCK = 0.9
-"""... and if the clock at the lower level is at least this share of that at the higher one: it lowers power as well."""
-SAMPLES_OF_LEVELS = 50
-"""Of fewer samples two levels may be chance."""
+"""A clock below this share of the usual one slows a GPU down by more than boost clocks differ, and lowers its power."""
 SAMPLES_OF_POWER = 8
-"""Power may be that of a moment, of a step's any part: over so many samples it is that of what ran."""
+"""Power may be that of a moment, of a step's any part: over so many samples it is that of what ran, and two levels are no
+chance."""
 
 
 def find_quiet_kernels(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:
@@ -42,7 +38,7 @@ def find_quiet_kernels(evidence: Evidence, activity: Activity, cells: Flags) -> 
     products = np.minimum(np.nan_to_num(tensor), 1.0)
     others = np.maximum(np.nan_to_num(memory) - products * _memory_of_products(evidence, tensor, memory), 0.0)
     quiet = np.where(np.isfinite(tensor) | np.isfinite(memory), np.clip(1 - products - others, 0.0, 1.0), 0.0)
-    quiet[quiet < PIPE_NOISE] = 0.0
+    quiet[quiet < NOISE] = 0.0
     power = _of_level_at_work(evidence, activity, "power_usage", cells)
     n = max(1, round(SAMPLES_OF_POWER * evidence.interval / evidence.width))
     by_pipes = activity.active * (quiet if _falls_with(power, quiet, cells, n) else 0.0)
@@ -88,14 +84,14 @@ def _at_lower_level(evidence: Evidence, activity: Activity, name: str) -> Floats
 def _two_levels(values: Floats) -> tuple[float, float] | None:
     """Return the two levels that ``values``, rising, are at; None where they are not at two, or the lower one is none of
     waiting."""
-    if len(values) < SAMPLES_OF_LEVELS:
+    if len(values) < SAMPLES_OF_POWER:
         return None
     n_low = np.arange(1, len(values))
     sums = np.cumsum(values, dtype=np.float64)
     low, high = sums[:-1] / n_low, (sums[-1] - sums[:-1]) / (len(values) - n_low)
     at = int(np.argmax(n_low * (len(values) - n_low) * (high - low) ** 2)) + 1  # what parts the values best
     levels = float(np.median(values[:at])), float(np.median(values[at:]))
-    is_near = np.min(np.abs(values[:, None] - levels), axis=1) <= NEAR_LEVEL * (levels[1] - levels[0])
+    is_near = np.min(np.abs(values[:, None] - levels), axis=1) <= CLEARLY * (levels[1] - levels[0])
     return levels if float(is_near.mean()) >= MOST_AT_LEVELS and levels[0] < RESTING_POWER * levels[1] else None
 
 

@@ -8,7 +8,7 @@ tell how long sparse kernels ran: (dense e - s) / (dense - COLLECTIVE_SM). The j
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.account.activity import CLEARLY, Activity
+from gssr.model.account.activity import CLEARLY, IDLE_ACTIVITY, Activity
 from gssr.model.account.link_traffic import gpu_link_bytes, least_link_rate
 from gssr.model.account.quiet_kernels import find_quiet_kernels, rate_at_work
 from gssr.model.evidence.evidence import Evidence
@@ -22,12 +22,6 @@ MIXED_SM = 0.7
 """If not even the densest bins reach this, all bins are mixtures, or all kernels are small."""
 SMALL_SM = 0.25
 """Kernels that keep fewer SMs than this busy use few (KempnerPulse)."""
-FEWEST_SM = 0.05
-"""A collective keeps more SMs busy than this; a job that never does runs small kernels."""
-COLLECTIVE_MEMORY = 0.2
-"""Collectives keep the GPU's memory busy for up to this share of their time, while they transfer."""
-NO_ARITHMETIC = 0.008
-"""The sum of the pipes' activities below which kernels do no arithmetic."""
 LINK_SHARE = 0.3
 """A collective on all SMs (in-switch reductions) fills at least this share of NVLink while no pipe computes."""
 
@@ -50,19 +44,10 @@ def find_sparse_kernels(evidence: Evidence, activity: Activity) -> tuple[Floats,
     share, are_small_work = _by_sm_activity(evidence, activity, cells)
     if are_small_work:
         return share, True
-    by_others = np.maximum(_memory_busy(evidence) - COLLECTIVE_MEMORY * activity.active, 0.0) / (1 - COLLECTIVE_MEMORY)
-    share = np.minimum(share, np.maximum(activity.active - by_others, 0.0))
     if activity.is_used.sum() < 2:
         measured = np.where(cells, evidence.series["sm_active"] / np.maximum(activity.active, 1e-9), np.nan)
         return _unmixed(activity.active, _with_usual_values(measured), DENSE_SM, COLLECTIVE_SM), True
     return share, False
-
-
-def _memory_busy(evidence: Evidence) -> Floats:
-    """Read the share of time in which each GPU's memory was busy [n_gpus, n_bins]; 0 where it is not known."""
-    name = "dram_active" if "dram_active" in evidence.series else "memory_copy_utilization"
-    busy = evidence.series.get(name)
-    return np.zeros((evidence.n_gpus, len(evidence.times))) if busy is None else np.nan_to_num(busy)
 
 
 def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> tuple[Floats, bool]:
@@ -76,11 +61,11 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> tup
     ratio = _with_usual_values(measured)
     at_work = np.minimum(rate_at_work(evidence, "sm_active", measured), 1.0)
     dense = _densest(at_work, at_work[np.isfinite(at_work)])
-    if dense < FEWEST_SM:
+    if dense < CLEARLY:  # less than a collective keeps busy
         return active, True
     if dense < SMALL_SM:  # nothing but sparse kernels: collectives do no arithmetic
         flops = evidence.series.get("flop_active")
-        waits = flops is not None and float(np.nanmean(flops)) < NO_ARITHMETIC
+        waits = flops is not None and float(np.nanmean(flops)) < IDLE_ACTIVITY
         return active, not waits
     if dense < DENSE_SM:  # even the densest bins may be mixtures: they are where links carry what collectives would
         sparse = _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM)

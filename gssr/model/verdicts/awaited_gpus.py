@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.account.late_gpus import LATE_CODES, MOSTLY, WAITS_LITTLE
+from gssr.model.account.activity import MOSTLY
+from gssr.model.account.late_gpus import LATE_CODES, WAITS_LITTLE
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.results import LeadingLoss, Verdict

@@ -8,9 +8,10 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.account.active_time import clock_at_work
-from gssr.model.account.activity import AT_WORK, does_something
+from gssr.model.account.activity import AT_WORK, MOSTLY, WORKING_SHARE, does_something
 from gssr.model.account.book import GpuTimeAccount, account_for
-from gssr.model.account.late_gpus import FEW_GPUS, MOSTLY, LateGpus, find_late_gpus
+from gssr.model.account.late_gpus import FEW_GPUS, LateGpus, find_late_gpus
+from gssr.model.account.quiet_kernels import SAME_CLOCK
 from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.evidence.evidence import Evidence, over_gpus
@@ -18,10 +19,6 @@ from gssr.model.evidence.gather import MOVED
 from gssr.model.verdicts import words
 from gssr.model.verdicts.table import REGISTERED, RuleTable
 
-_WORKS = 0.5
-"""A GPU is at work in a bin in which it is at least this share as active as in its busiest ones."""
-_SLOWED = 0.9
-"""A clock below this share of the usual one slows a GPU down by more than boost clocks differ."""
 _STOPPED = 0.35
 """GPUs have stopped working where less than this share of the usual work is done: the rest of a bin in which they stop."""
 _SPINNING_POWER = 0.5
@@ -129,7 +126,7 @@ class JobEvidence:
         busiest = (
             np.percentile(active, AT_WORK, axis=1, keepdims=True) if active.shape[1] else np.zeros((len(active), 1))
         )
-        return np.asarray((active >= _WORKS * busiest) & (active > 0) & self.used[:, None], bool)
+        return np.asarray((active >= WORKING_SHARE * busiest) & (active > 0) & self.used[:, None], bool)
 
     @cached_property
     def late_gpus(self) -> LateGpus | None:
@@ -172,7 +169,7 @@ class JobEvidence:
         usual = {model: median(clocks[models == model]) for model in set(models.tolist())}
         of_model = np.array([usual[model] for model in models.tolist()])
         pace = np.divide(clocks, of_model, out=np.full(len(clocks), np.nan), where=of_model > 0)
-        return set(np.flatnonzero(pace < _SLOWED).tolist())
+        return set(np.flatnonzero(pace < SAME_CLOCK).tolist())
 
     @cached_property
     def waits_by_gpu(self) -> Floats:

@@ -7,10 +7,11 @@ second. What a sentence says of rates holds on average over the time that it cla
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.account.activity import does_something
-from gssr.model.account.compare_gpus import LONGEST_INTERVAL
+from gssr.model.account.active_time import ONE_WARP_PER_SCHEDULER
+from gssr.model.account.activity import MOSTLY, does_something
+from gssr.model.account.compare_gpus import LONG_SAMPLES
 from gssr.model.account.idle_time import BUSY_CORES, MOVED_BYTES
-from gssr.model.account.late_gpus import MOSTLY, LateGpus
+from gssr.model.account.late_gpus import LateGpus
 from gssr.model.account.link_traffic import is_nvlink_quiet
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.results import Finding
@@ -559,7 +560,7 @@ def _find_pauses(job: JobEvidence) -> list[tuple[float, float]]:
 
 def _may_beat(job: JobEvidence) -> bool:
     """Tell whether a rhythm may be the beat of steps with samples that each show a moment only."""
-    return job.account.activity.engine == "gpu_utilization" or job.evidence.interval > LONGEST_INTERVAL
+    return job.account.activity.engine == "gpu_utilization" or job.evidence.interval > LONG_SAMPLES
 
 
 def _period(found: list[tuple[float, float]]) -> float | None:
@@ -573,7 +574,9 @@ def _period(found: list[tuple[float, float]]) -> float | None:
 
 _FEW_SMS = (
     *_loss("working.few_sms"),
-    Threshold("occupancy", 0.0625, "warps per SM, of all that it holds: one for each of its four schedulers"),
+    Threshold(
+        "occupancy", ONE_WARP_PER_SCHEDULER, "warps per SM, of all that it holds: one for each of its four schedulers"
+    ),
 )
 
 
