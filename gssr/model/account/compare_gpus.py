@@ -51,8 +51,8 @@ def while_others_work(waits: Floats, inside: Flags) -> Floats | None:
     than a bin. Arguments and result are as in ``longer_than_others``; None where more than half of them work at a time,
     or there is too little to tell.
 
-    GPUs that take turns work together for no more than a whole bin, and what one works more another works less: their
-    sum varies by less than that of GPUs that don't know of each other."""
+    What one of them works more another works less: their sum varies by less than that of GPUs that don't know of each
+    other."""
     works = np.where(inside, 1 - waits, np.nan)
     known = works[inside.any(axis=1)]
     known = known[:, np.isfinite(known).all(axis=0)]

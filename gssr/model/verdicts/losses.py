@@ -19,6 +19,7 @@ from gssr.model.verdicts import words
 from gssr.model.verdicts.awaited_gpus import find_awaited_gpus, waits_by_node, who_waits_least
 from gssr.model.verdicts.job import JobEvidence, group, holds, stretches
 from gssr.model.verdicts.table import (
+    CRITICAL,
     LEAD,
     LEAST_TOLD,
     Rule,
@@ -29,8 +30,6 @@ from gssr.model.verdicts.table import (
     register_rule,
 )
 
-CRITICAL = 0.25
-"""A quarter of the GPU time lost is critical: a job on four GPUs would do with three."""
 _WRITTEN = ("write_bytes", "net_tx_bytes", "fabric_tx_bytes")
 _MOVED = ("read_bytes", "net_rx_bytes", "fabric_rx_bytes", *_WRITTEN)
 _READ_AHEAD = "Read ahead in more workers, or stage files to node-local storage."
