@@ -102,6 +102,13 @@ def test_a_gpu_that_was_never_sampled_is_unmeasured_in_all() -> None:
     assert whole.shares_by_gpu[2, POSITIONS["unmeasured"]] == 1.0 and whole.gpu_seconds == pytest.approx(1500)
 
 
+def test_a_cause_that_comes_and_goes_from_bin_to_bin_is_not_told() -> None:
+    """Traffic that is there in every second bin by chance of the sampling makes no cause of idle time in these."""
+    every_second = np.arange(300) % 2 * 4e9
+    breakdown = breakdown_of(evidence(host={"read_bytes": every_second}, **scaled(0.7)))
+    assert breakdown.share("idle.input_output") == 0.0 and breakdown.share("idle") == pytest.approx(0.35, abs=0.02)
+
+
 @pytest.mark.parametrize(
     ("tensor", "fp64", "dram", "name"),
     [(0.4, 0.0, 0.4, "tensor"), (0.1, 0.0, 0.6, "memory"), (0.0, 0.3, 0.6, "fp64"), (0.1, 0.1, 0.3, "other")],

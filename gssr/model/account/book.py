@@ -11,12 +11,16 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.model.account.active_time import split_active_time
 from gssr.model.account.activity import Activity, measure_activity
-from gssr.model.account.compare_gpus import LONG_SAMPLES
+from gssr.model.account.compare_gpus import LONG_SAMPLES, NOISE
 from gssr.model.account.idle_time import split_idle_time
 from gssr.model.account.other_work import name_other_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown, Confidence
 from gssr.model.evidence.evidence import Evidence
+
+_CAUSES = ("idle.input_output", "idle.copies", "idle.host", "idle.imbalance")
+"""Their time stays unexplained where its share differs by more than half of itself, and than NOISE, between every other bin
+and the rest: it is too unstable to be told."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +37,28 @@ class GpuTimeAccount:
 
 
 class _Book:
-    """GPU-seconds by category of the GPUs at ``places`` [n] of a job, added up at once: all cells of all categories are too
-    many to keep. ``by_gpu`` is [n, n_categories], ``over_time`` [n_bins, n_categories]."""
+    """GPU-seconds by category, booked GPU by bin and added up at once: all cells of all categories are too many to keep.
 
-    def __init__(self, places: Ints, n_bins: int) -> None:
+    ``by_gpu`` [n_gpus, n_categories] and ``over_time`` [n_bins, n_categories] are those of all GPUs, ``of_some``
+    [n_bins, n_categories] those of the GPUs at ``places`` alone."""
+
+    def __init__(self, n_gpus: int, n_bins: int, places: Ints) -> None:
         self._places = places
-        self.by_gpu = np.zeros((len(places), len(CATEGORIES)))
+        self.by_gpu = np.zeros((n_gpus, len(CATEGORIES)))
         self.over_time = np.zeros((n_bins, len(CATEGORIES)))
+        self.of_some = np.zeros((n_bins, len(CATEGORIES)))
 
     def add(self, name: str, seconds: Floats) -> None:
-        """Book seconds [n_gpus, n_bins] of the job's GPUs."""
-        own = seconds[self._places]
-        self.by_gpu[:, POSITIONS[name]] += own.sum(axis=1)
-        self.over_time[:, POSITIONS[name]] += own.sum(axis=0)
+        """Book seconds [n_gpus, n_bins]."""
+        self.by_gpu[:, POSITIONS[name]] += seconds.sum(axis=1)
+        self.over_time[:, POSITIONS[name]] += seconds.sum(axis=0)
+        self.of_some[:, POSITIONS[name]] += seconds[self._places].sum(axis=0)
+
+    def move(self, name: str, to: str) -> None:
+        """Book what one category holds into another."""
+        for seconds in (self.by_gpu, self.over_time, self.of_some):
+            seconds[:, POSITIONS[to]] += seconds[:, POSITIONS[name]]
+            seconds[:, POSITIONS[name]] = 0.0
 
 
 def _error(over_time: Floats) -> Floats:
@@ -59,9 +72,9 @@ def _error(over_time: Floats) -> Floats:
 
 
 def account_for(evidence: Evidence) -> GpuTimeAccount:
-    """Book every second of every GPU of a window into one category. Returns the breakdown, the activity, and the shares of
-    each bin [n_gpus, n_bins] in which GPUs work, idle for others and spin for others: NaN where a GPU is not known or not
-    used.
+    """Book every second of every GPU of a window into one category. A cause of idle time that differs too much between
+    even and odd bins is booked as unexplained. Returns the breakdown, the activity, and the shares of each bin [n_gpus,
+    n_bins] in which GPUs work, idle for others and spin for others: NaN where a GPU is not known or not used.
 
     Where the evidence is that of some GPUs of a job, all of the job is booked, and the account of these GPUs is cut out:
     what a GPU waits for is seen in the others."""
@@ -69,7 +82,8 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
     places = np.searchsorted(job.positions, evidence.positions)
     activity = measure_activity(job)
     seconds = activity.seconds
-    book = _Book(places, seconds.shape[1])
+    n_gpus, n_bins = seconds.shape
+    book = _Book(n_gpus, n_bins, places)
     working, idling, spinning = (np.zeros(seconds.shape) for _ in range(3))
     known = np.where(activity.is_known, seconds, 0.0)
     book.add("unmeasured", seconds - known)
@@ -88,9 +102,14 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
         book.add(name, np.where(outside, 0.0, used * share))
         if name == "idle.imbalance":
             idling = np.where(outside, 0.0, share)
+    error, total = _error(book.over_time), max(float(book.by_gpu.sum()), 1e-9)
+    for name in _CAUSES:
+        own = float(book.by_gpu[:, POSITIONS[name]].sum()) / total
+        if error[POSITIONS[name]] > max(NOISE, own / 2):
+            book.move(name, "idle.unexplained")
     breakdown = Breakdown(
-        book.by_gpu, book.over_time, evidence.nodes, evidence.node_of, evidence.times, evidence.width,
-        max(evidence.interval, evidence.width), _error(book.over_time),
+        book.by_gpu[places], book.of_some, evidence.nodes, evidence.node_of, evidence.times, evidence.width,
+        max(evidence.interval, evidence.width), _error(book.of_some),
         tuple(_confidence(each.name, job) for each in CATEGORIES), name_other_work(evidence),
     )  # fmt: skip
     cells = activity.is_known & activity.is_used[:, None]

@@ -11,7 +11,14 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.model.account.activity import CLEARLY, Activity, does_something
 from gssr.model.account.compare_gpus import CERTAIN, COUNTER_NOISE, longer_than_others, while_others_work
-from gssr.model.account.link_traffic import FABRIC, LEAST_BYTES, MIXED_SPREAD, host_link_bytes, one_way_bytes
+from gssr.model.account.link_traffic import (
+    FABRIC,
+    LEAST_BYTES,
+    MIXED_SPREAD,
+    host_link_bytes,
+    one_way_bytes,
+    weighted_median,
+)
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.evidence.gather import MOVED
@@ -156,7 +163,7 @@ def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> 
     """Estimate how much (0-1) of the idle time of each bin [n_gpus, n_bins] a rate explains. ``rate`` is one of all
     nodes [n_bins] or of each GPU [n_gpus, n_bins].
 
-    A bin's idle time is explained as far as moving the bytes takes, at the mean rate in idle time. None is
+    A bin's idle time is explained as far as moving the bytes takes, at the rate that is usual in idle time. None is
     where the rate is as low as in the busiest bins; and none anywhere if the rate is hardly higher in idle time than at
     work, or below ``least`` on average over the idle time. ``inside`` [n_gpus, n_bins]: the cells that count.
     """
@@ -174,10 +181,11 @@ def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> 
         return np.zeros_like(idle)
     if when_idle < MORE_WHEN_IDLE * at_work and not _rise_together(own, waits, idle.shape[1]):
         return np.zeros_like(idle)
+    high = weighted_median(own, waits * own)
     busiest = waits <= np.quantile(waits, 0.25) + 1e-9
-    base = min(float(np.median(own[busiest])), when_idle / 2)
+    base = min(float(np.median(own[busiest])), high / 2)
     # What is moved above the base takes so much of the bin at that rate; no more idle time is explained by it.
-    seconds = np.maximum(rate - base, 0.0) / max(when_idle - base, 1e-9)
+    seconds = np.maximum(rate - base, 0.0) / max(high - base, 1e-9)
     return np.asarray(np.clip(seconds / np.maximum(idle, 1e-9), 0.0, 1.0), np.float64)
 
 

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.account.activity import IDLE_ACTIVITY, MOSTLY
+from gssr.model.account.activity import CLEARLY, IDLE_ACTIVITY, MOSTLY
 from gssr.model.account.book import GpuTimeAccount
 from gssr.model.account.compare_gpus import while_others_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 
 ORDINARY_WAITS = CATEGORIES[POSITIONS["idle.imbalance"]].ordinary
 WAITS_LITTLE = 0.5
-"""A GPU is late in a bin if it waits less than this share of what all wait there on average."""
+"""A GPU is late in a bin if it waits less than this share of what all wait there on average; the same ones are if the rest
+are late in no more than this share of the time: where all wait seldom, and not at one time, nobody is."""
 FEW_GPUS = 0.34
 """Up to this share of the GPUs, or of the nodes, are an exception; what more of them do is none."""
 UNEVEN = 0.25
@@ -62,7 +63,7 @@ def find_late_gpus(account: GpuTimeAccount, node_of: Ints) -> LateGpus | None:
     idles, spins = min(idles, breakdown.share("idle.imbalance")), min(spins, breakdown.share("communication.waiting"))
     share = idles + spins
     by_gpu = _mean(waits.T)
-    if late.any() and not late.all():
+    if late.any() and not late.all() and float(how_often[~late].mean()) <= WAITS_LITTLE:
         others = by_gpu[~late]
         is_even = float(np.nanstd(others)) <= UNEVEN * float(np.nanmean(others))
         code = _code_of_late_ones(late, node_of[used]) if is_even else "imbalance"
@@ -70,9 +71,10 @@ def find_late_gpus(account: GpuTimeAccount, node_of: Ints) -> LateGpus | None:
     if while_others_work(np.asarray(1 - activity.active, np.float64), inside & activity.is_measured) is not None:
         return LateGpus("taking_turns", (), share, busy)
     usual = float(np.nanmean(by_gpu))
-    if float(np.nanstd(by_gpu)) > UNEVEN * usual:
-        return LateGpus("imbalance", (), share, busy)
     are_some_late = float(np.median(is_late[:, busy].mean(axis=0))) > 0
+    is_clear = are_some_late or float(np.nanmax(by_gpu) - np.nanmin(by_gpu)) > CLEARLY
+    if is_clear and float(np.nanstd(by_gpu)) > UNEVEN * usual:
+        return LateGpus("imbalance", (), share, busy)
     if not are_some_late and idles <= spins:  # nobody waits clearly less than the others
         return None
     cells = np.nan_to_num(waits[:, busy])
