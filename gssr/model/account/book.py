@@ -10,8 +10,8 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.model.account.active_time import split_active_time
-from gssr.model.account.activity import Activity, measure_activity
-from gssr.model.account.compare_gpus import LONG_SAMPLES, NOISE
+from gssr.model.account.activity import CLEARLY, Activity, measure_activity
+from gssr.model.account.compare_gpus import LONG_SAMPLES
 from gssr.model.account.idle_time import split_idle_time
 from gssr.model.account.other_work import name_other_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
@@ -19,7 +19,7 @@ from gssr.model.breakdown.result import Breakdown, Confidence
 from gssr.model.evidence.evidence import Evidence
 
 _CAUSES = ("idle.input_output", "idle.copies", "idle.host", "idle.imbalance")
-"""Their time stays unexplained where its share differs by more than half of itself, and than NOISE, between every other bin
+"""Their time stays unexplained where its share differs by more than half of itself, and of CLEARLY, between every other bin
 and the rest: it is too unstable to be told."""
 
 
@@ -105,7 +105,7 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
     error, total = _error(book.over_time), max(float(book.by_gpu.sum()), 1e-9)
     for name in _CAUSES:
         own = float(book.by_gpu[:, POSITIONS[name]].sum()) / total
-        if error[POSITIONS[name]] > max(NOISE, own / 2):
+        if error[POSITIONS[name]] > max(CLEARLY, own) / 2:
             book.move(name, "idle.unexplained")
     breakdown = Breakdown(
         book.by_gpu[places], book.of_some, evidence.nodes, evidence.node_of, evidence.times, evidence.width,

@@ -8,7 +8,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.model.account.active_time import ONE_WARP_PER_SCHEDULER
-from gssr.model.account.activity import MOSTLY, does_something
+from gssr.model.account.activity import does_something
 from gssr.model.account.compare_gpus import LONG_SAMPLES
 from gssr.model.account.idle_time import BUSY_CORES, MOVED_BYTES
 from gssr.model.account.late_gpus import LateGpus
@@ -554,7 +554,7 @@ def _find_pauses(job: JobEvidence) -> list[tuple[float, float]]:
     times, width = job.breakdown.times, job.breakdown.width
     found = [(float(times[first]), float(times[end - 1]) + width) for first, end in stretches(idle) if end - first >= 2]
     lost = job.breakdown.share("idle.unexplained") * job.evidence.seconds
-    return found if sum(end - first for first, end in found) >= MOSTLY * lost else []
+    return found if sum(end - first for first, end in found) >= lost / 2 else []
 
 
 def _may_beat(job: JobEvidence) -> bool:
