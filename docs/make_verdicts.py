@@ -10,9 +10,8 @@ from typing import Any
 from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.traces.trace_rules import IN_TORCH
 from gssr.model.traces.trace_rules import TABLE as OF_TRACES
-from gssr.model.verdicts.losses import CRITICAL
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import LEAST_TOLD, Rule, Threshold
+from gssr.model.verdicts.table import CRITICAL, LEAST_TOLD, Rule, Threshold
 from gssr.model.verdicts.words import percent
 
 PAGE = Path(__file__).with_name("verdicts.md")

@@ -705,7 +705,7 @@ def test_a_draw_near_the_limit_tells_of_it_where_no_reasons_were_recorded() -> N
 def test_copies_that_take_longer_than_gpus_idle_are_not_what_they_wait_for() -> None:
     """Bytes that take a fifth of the time at the link's full speed: waited for by GPUs that idle as long, not by others."""
     for load, is_waited_for in ((0.7, True), (0.9, False)):
-        copied = scaled(load, "pcie_rx_bytes") | {"pcie_rx_bytes": 0.2 * 0.8 * 64e9}
+        copied = scaled(load, "pcie_rx_bytes") | {"pcie_rx_bytes": 0.2 * 64e9}
         told = of(evidence(host={}, workload={}, **copied))
         assert ("transfer_bound" in told.verdicts) is is_waited_for
 

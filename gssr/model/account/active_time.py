@@ -23,7 +23,7 @@ def split_active_time(evidence: Evidence, activity: Activity) -> dict[str, Float
     has_others = int(activity.is_used.sum()) > 1
     communication = sparse if has_others and not are_small_work else np.zeros_like(sparse)
     few_sms, work = sparse - communication, activity.active - sparse
-    transferring = transferring_share(evidence, activity, communication, work)
+    transferring = transferring_share(evidence, activity, communication)
     kinds = _kinds_of_work(evidence, np.maximum(activity.active - communication, 0.05))
     few_warps = work * np.where(kinds["working.other"] > 0, _has_few_warps(evidence), 0.0)
     work = work - few_warps

@@ -16,12 +16,16 @@ IDLE_ACTIVITY = 0.02
 UNUSED_SHARE = 0.02
 """A GPU is unused if it does something in less than this share of its time (Princeton jobstats counts 0 %; setting up a
 library's context on it takes a second)."""
-WORKING_SHARE = 0.25
-"""The job's work begins when a GPU is for the first time as active as this share of its own usual level."""
+WORKING_SHARE = 0.5
+"""A GPU is at work where it is at least this share as active as its own level at work; the job's work begins there."""
 _ROUNDED = 1e-6
 """Samples are kept in 32 bits, in which 2 % is 0.01999999955, and means of them in 64."""
-_USUAL = 75
-"""The percentile of a GPU's bins that stands for its usual level: jobs that idle for half of their time work in the rest."""
+CLEARLY = 0.1
+"""What takes a smaller share of a time than this may be noise of the counters."""
+MOSTLY = 0.7
+"""What is so in this share of the time, or accounts for this share of a loss, is what is told of it."""
+AT_WORK = 90
+"""The percentile of a GPU's bins that stands for its level at work: single spikes don't move it."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,8 @@ def _outside_work(active: Floats, is_known: Flags, is_used: Flags) -> tuple[Flag
     where that is known; ``is_used`` [n_gpus]."""
     bins = np.arange(active.shape[1])
     used, known = active[is_used], is_known[is_used]
-    (usual,) = known_percentiles(np.where(known, used, np.nan).T, (_USUAL / 100,))
-    works = known & does_something(used) & (used >= WORKING_SHARE * np.nan_to_num(usual)[:, None])
+    (at_work,) = known_percentiles(np.where(known, used, np.nan).T, (AT_WORK / 100,))
+    works = known & does_something(used) & (used >= WORKING_SHARE * np.nan_to_num(at_work)[:, None])
     at = np.flatnonzero(works.any(axis=0))
     if not len(at):
         return np.zeros(len(bins), bool), np.zeros(len(bins), bool)

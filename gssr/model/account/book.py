@@ -10,23 +10,17 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.model.account.active_time import split_active_time
-from gssr.model.account.activity import Activity, measure_activity
+from gssr.model.account.activity import CLEARLY, Activity, measure_activity
+from gssr.model.account.compare_gpus import LONG_SAMPLES
 from gssr.model.account.idle_time import split_idle_time
 from gssr.model.account.other_work import name_other_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown, Confidence
 from gssr.model.evidence.evidence import Evidence
 
-MOST_ERROR = 0.05
-"""A cause of idle time whose share differs by more than this between every other bin and the rest, and by more than
-half of itself, is too unstable to be told: its time stays unexplained."""
-_LONG_SAMPLES = 5.0
-"""Samples further apart than this (s) hold many steps of most programs: causes are told from how they vary."""
-WAITS_CLEARLY = 0.1
-"""GPUs wait if they do so for this share of the time on average: less is noise of the counters."""
-FEW_GPUS = 0.2
-"""Up to this share of the GPUs, or of the nodes, are late ones; if more are, the load is uneven."""
 _CAUSES = ("idle.input_output", "idle.copies", "idle.host", "idle.imbalance")
+"""Their time stays unexplained where its share differs by more than half of itself, and of CLEARLY, between every other bin
+and the rest: it is too unstable to be told."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +105,7 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
     error, total = _error(book.over_time), max(float(book.by_gpu.sum()), 1e-9)
     for name in _CAUSES:
         own = float(book.by_gpu[:, POSITIONS[name]].sum()) / total
-        if error[POSITIONS[name]] > max(MOST_ERROR, own / 2):
+        if error[POSITIONS[name]] > max(CLEARLY, own) / 2:
             book.move(name, "idle.unexplained")
     breakdown = Breakdown(
         book.by_gpu[places], book.of_some, evidence.nodes, evidence.node_of, evidence.times, evidence.width,
@@ -131,5 +125,5 @@ def _confidence(name: str, evidence: Evidence) -> Confidence:
     if name in ("idle.between_kernels", "idle.unexplained"):
         return "measured" if "gr_engine_active" in series else "inferred"
     if name.startswith("idle."):
-        return "guess" if evidence.interval > _LONG_SAMPLES or "gr_engine_active" not in series else "inferred"
+        return "guess" if evidence.interval > LONG_SAMPLES or "gr_engine_active" not in series else "inferred"
     return "inferred" if "sm_active" in series else "guess"

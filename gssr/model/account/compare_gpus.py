@@ -8,72 +8,59 @@ samples differ by chance.
 import numpy as np
 
 from gssr.arrays import Flags, Floats
+from gssr.model.account.activity import CLEARLY
 from gssr.model.evidence.evidence import Evidence
 
 COUNTER_NOISE = 0.004
 """Counters of the same work differ by about this share of a bin from one sample to the next."""
-LEAST_EXCESS = 0.03
-"""What a GPU waits longer by less than this share of a bin is within the noise of the counters."""
-FINE_SECONDS, SNAPSHOT_SECONDS = 1.0, 5.0
-"""GPUs of a node are compared over so many seconds at least: counters of one moment; snapshots of up to a second (NVML)."""
-SAMPLES_APART = 8
-"""What is read at moments of its own is compared over so many samples, unless what differs lasts."""
+NOISE = 0.03
+"""A smaller share of a bin is within the noise of the counters."""
 CERTAIN = 4.0
 """So many standard deviations count as more than chance: the largest of hundreds of values reaches three."""
 SCRAPED, COUNTERS_TAKE_TURNS = "prometheus", ("7.", "8.")
 """The backend of values that an exporter collected, and compute capabilities of GPUs whose counters are multiplexed."""
-ONE_AT_A_TIME = 1.05
-"""GPUs of which one works at a time work together for at most this share of any bin; counters are off by a few percent."""
-LASTING = 0.3
-"""Differences whose autocorrelation from one bin to the next is above this last."""
-ALTERNATING = 0.5
-"""GPUs take turns if what all wait together varies by less than this share of what it would by chance."""
-LONGEST_INTERVAL = 1.5
-"""Samples further apart than this (s) may be snapshots of a second each: their beat with the steps lasts as well."""
+TOGETHER = 0.5
+"""GPUs take turns if what all wait together varies by less than this share of what it would by chance; differences last if
+they are correlated by more from one bin to the next."""
+LONG_SAMPLES = 5.0
+"""Samples further apart than this (s) hold many steps of most programs: causes are told from how they vary."""
 
 
-def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence, are_snapshots: bool = False) -> Floats:
+def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence) -> Floats:
     """Find by how much each GPU waits longer than those that wait least at the same time.
 
-    ``waits`` are shares of bins [n_gpus, n_bins], ``inside`` the cells that count; ``are_snapshots``: a value is that of a
-    moment, not of its interval. Returns shares of bins, at most ``waits``.
+    ``waits`` are shares of bins [n_gpus, n_bins], ``inside`` the cells that count. Returns shares of bins, at most
+    ``waits``.
     """
     known = np.where(inside, waits, np.nan)
-    seconds = SNAPSHOT_SECONDS if are_snapshots else FINE_SECONDS
-    short, fine = (max(1, int(np.ceil(length / evidence.width))) for length in (FINE_SECONDS, seconds))
-    n_nodes, together = len(evidence.nodes), are_snapshots or _are_read_together(evidence)
+    n_nodes, together = len(evidence.nodes), _are_read_together(evidence)
     longer, least = np.zeros_like(waits), np.full((n_nodes, waits.shape[1]), np.nan)
     for node in range(n_nodes):
         of = evidence.node_of == node
-        if of.sum() > 1 and not together:
-            longer[of] = _beyond_chance(known[of], fine, evidence)
-        elif of.sum() > 1:
-            n, chance = fine, CERTAIN * _chance(known[of]) / np.sqrt(fine) if are_snapshots else 0.0
-            if are_snapshots and _alternate(known[of]):
-                n, chance = short, 0.0
-            longer[of] = np.maximum(_above_least(mean_of_groups(known[of], n)) - chance, 0.0)
+        if of.sum() > 1:
+            longer[of] = _above_least(known[of]) if together else _beyond_chance(known[of], evidence)
         least[node] = _least(known[of])
     if n_nodes > 1:
-        longer += _beyond_chance(least, short if _alternate(least) else fine, evidence)[evidence.node_of]
+        longer += _beyond_chance(least, evidence)[evidence.node_of]
     longer = np.minimum(longer, waits)
-    return np.where(longer > LEAST_EXCESS, longer, 0.0)
+    return np.where(longer > NOISE, longer, 0.0)
 
 
 def while_others_work(waits: Floats, inside: Flags) -> Floats | None:
     """Find how long each GPU waits while another one works, if they work one after another, in turns that may be shorter
-    than a bin. Arguments and result are as in ``longer_than_others``; None where more than one works at a time, or there
-    is too little to tell.
+    than a bin. Arguments and result are as in ``longer_than_others``; None where more than half of them work at a time,
+    or there is too little to tell.
 
-    GPUs that take turns work together for no more than a whole bin, and what one works more another works less: their
-    sum varies by less than that of GPUs that don't know of each other."""
+    What one of them works more another works less: their sum varies by less than that of GPUs that don't know of each
+    other."""
     works = np.where(inside, 1 - waits, np.nan)
     known = works[inside.any(axis=1)]
     known = known[:, np.isfinite(known).all(axis=0)]
     together = known.sum(axis=0)
-    if len(known) < 2 or len(together) < 8 or not float(np.quantile(together, 0.95)) <= ONE_AT_A_TIME:
+    if len(known) < 2 or len(together) < 8 or float(np.quantile(together, 0.95)) > (1 + CLEARLY) * len(known) / 2:
         return None
     alone = float(known.var(axis=1).sum())
-    if not (alone > len(known) * COUNTER_NOISE**2 and float(together.var()) < ALTERNATING * alone):
+    if not (alone > len(known) * COUNTER_NOISE**2 and float(together.var()) < TOGETHER * alone):
         return None
     of_others = np.nansum(works, axis=0) - np.nan_to_num(works)
     return np.where(inside, np.minimum(of_others, waits), 0.0)
@@ -88,34 +75,24 @@ def _are_read_together(evidence: Evidence) -> bool:
     )
 
 
-def _beyond_chance(waits: Floats, fine: int, evidence: Evidence) -> Floats:
+def _beyond_chance(waits: Floats, evidence: Evidence) -> Floats:
     """Find by how much GPUs, or the least waiting ones of each node, wait longer than the others if each is read at
-    moments of its own.
+    moments of its own. ``waits`` are shares of bins [n, n_bins]; NaN is unknown.
 
-    Args:
-        waits: What each waits, as shares of bins [n, n_bins]; NaN is unknown.
-        fine: The number of bins over which values are averaged at least.
-        evidence: Tells the sampling interval and the width of a bin.
-
-    Every bin is compared with the one that waits least in it (``_least``: of more than eight the lowest tenth is passed
-    over). Values are averaged over groups of ``fine`` bins if the differences last from one group to the next or some wait
-    while others don't. Otherwise they are averaged over SAMPLES_APART samples around each bin, and over all bins, and
-    CERTAIN standard deviations of such a mean are subtracted, as the rest may be chance.
+    Every bin is compared with the one that waits least in it if the differences last from one bin to the next or some wait
+    while others don't. Otherwise the means over all bins are compared, and CERTAIN standard deviations of such a mean are
+    subtracted, as the rest may be chance: a row that waits longer does so in the same share of all that it waits.
 
     Returns shares of bins [n, n_bins], never below 0, with 0 where nothing is known.
     """
-    near = _above_least(mean_of_groups(waits, fine))
-    if (evidence.interval <= LONGEST_INTERVAL and _lasts(near[:, ::fine])) or _alternate(waits):
+    near = _above_least(waits)
+    if (evidence.interval <= LONG_SAMPLES and _lasts(near)) or _alternate(waits):
         return near
-    n = max(fine, int(np.ceil(SAMPLES_APART * evidence.interval / evidence.width)))
-    chance = CERTAIN * _chance(waits)
-    lasting = _above_least(_mean_around(waits, n)) - chance / np.sqrt(n)
-    # What is always longer shows in smaller differences, and is a share of all that each waits.
     n = waits.shape[1]
     mean = mean_of_groups(waits, n)
-    longer = _above_least(mean) - chance / np.sqrt(n)
-    always = np.where(longer > LEAST_EXCESS, longer / np.maximum(mean, 1e-9), 0.0) * np.nan_to_num(waits)
-    return np.asarray(np.maximum(np.maximum(lasting, always), 0.0), np.float64)
+    longer = _above_least(mean) - CERTAIN * _chance(waits) / np.sqrt(n)
+    part = np.where(longer > NOISE, longer / np.maximum(mean, 1e-9), 0.0)
+    return np.asarray(part * np.nan_to_num(waits), np.float64)
 
 
 def _alternate(values: Floats) -> bool:
@@ -125,7 +102,7 @@ def _alternate(values: Floats) -> bool:
     if len(known) < 2 or known.shape[1] < 8:
         return False
     alone = float(known.var(axis=1).mean()) / len(known)
-    return alone > LEAST_EXCESS**2 and float(known.mean(axis=0).var()) < ALTERNATING * alone
+    return alone > NOISE**2 and float(known.mean(axis=0).var()) < TOGETHER * alone
 
 
 def _lasts(values: Floats) -> bool:
@@ -134,15 +111,12 @@ def _lasts(values: Floats) -> bool:
         return False
     apart = values - values.mean(axis=1, keepdims=True)  # a difference that is always there tells nothing of the others
     spread = float((apart**2).sum())
-    return spread > 0 and float((apart[:, 1:] * apart[:, :-1]).sum()) > LASTING * spread
+    return spread > 0 and float((apart[:, 1:] * apart[:, :-1]).sum()) > TOGETHER * spread
 
 
 def _least(values: Floats) -> Floats:
-    """Find what the least waiting GPUs wait in each bin [n_bins]; of more than eight GPUs the lowest tenth is passed
-    over. NaN where none is known."""
-    finite = np.where(np.isfinite(values), values, np.inf)
-    rank = len(values) // 10 if len(values) > 8 else 0
-    least = np.partition(finite, rank, axis=0)[rank]
+    """Find what the least waiting GPU waits in each bin [n_bins]; NaN where none is known."""
+    least = np.where(np.isfinite(values), values, np.inf).min(axis=0)
     return np.where(np.isfinite(least), least, np.nan)
 
 
@@ -170,18 +144,3 @@ def mean_of_groups(values: Floats, n: int) -> Floats:
     total = np.where(known, groups, 0.0).sum(axis=2)
     mean = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
     return np.asarray(np.repeat(mean, n, axis=1)[:, : values.shape[1]], np.float64)
-
-
-def _mean_around(values: Floats, n: int) -> Floats:
-    """Give each bin of [rows, n_bins] the mean of the ``n`` bins around it that are known; NaN where none is."""
-    known = np.isfinite(values)
-    at = np.arange(values.shape[1])
-    first, end = np.maximum(at - n // 2, 0), np.minimum(at + (n + 1) // 2, values.shape[1])
-
-    def sums(numbers: Floats) -> Floats:
-        total = np.cumsum(np.pad(numbers, ((0, 0), (1, 0))), axis=1)
-        return np.asarray(total[:, end] - total[:, first], np.float64)
-
-    count = sums(known.astype(np.float64))
-    total = sums(np.where(known, values, 0.0))
-    return np.asarray(np.divide(total, count, out=np.full(values.shape, np.nan), where=count > 0), np.float64)

@@ -4,61 +4,46 @@ Causes claim idle time one after another, the most direct first, each only in bi
 is left. What nobody claims is the gap between kernels in bins in which some run, else unexplained.
 """
 
+from statistics import NormalDist
+
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.account.activity import Activity, does_something
-from gssr.model.account.compare_gpus import COUNTER_NOISE, longer_than_others, while_others_work
-from gssr.model.account.link_traffic import FABRIC, host_link_bytes, one_way_bytes, weighted_median
+from gssr.model.account.activity import CLEARLY, Activity, does_something
+from gssr.model.account.compare_gpus import CERTAIN, COUNTER_NOISE, longer_than_others, while_others_work
+from gssr.model.account.link_traffic import (
+    FABRIC,
+    LEAST_BYTES,
+    MIXED_SPREAD,
+    host_link_bytes,
+    one_way_bytes,
+    weighted_median,
+)
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.evidence.gather import MOVED
 from gssr.model.percentiles import known_percentiles
 
-COPY_BYTES = 3e9
-"""GPUs that wait for copies see about so many bytes a second, if memory is pageable; several times as many, if pinned."""
 MOVED_BYTES = 5e7
-"""Nodes whose disks and network move less than this (B/s) hold up nobody."""
-SEEN_SHARE = 0.1
-"""A rate that stays below this share of what counts for a cause, on average over the idle time, is no cause."""
-SEEN_FILES = 0.5
-"""The same of files and networks, which neighbours and monitors use as well."""
+"""Nodes whose disks and network move less than this (B/s) hold up nobody: neighbours and monitors use them as well."""
 MORE_WHEN_IDLE = 1.3
-"""A cause moves so many times more while GPUs are idle than while they work, ..."""
-CORRELATED, STANDARD_ERRORS = 0.3, 4.0
-"""... or, in samples that mix both, its rate rises and falls with the idle time: with this correlation, and so many standard
-errors of one; and the line through them says that as many times more is moved in nothing but idle time. ..."""
-CLEAR_RISE = 0.05
-"""... What rises by less than this share of the mean rate, as a standard deviation, says nothing: counters drift so."""
+"""A cause moves so many times more while GPUs are idle than while they work; or, in samples that mix both, by the line
+through its rate over the idle time, if the two are correlated beyond chance."""
 _OUTLIERS = 0.05
 """A rate rises with idle time in most samples: this share of them at either end says nothing of the others, such as the
 few in which a checkpoint is written."""
-FULL_LINK = 0.8
-"""Copies from pinned memory reach this share of a link's bandwidth."""
-STEADY_COPIES = 0.1
-"""If copies take at least this share of the time by the bytes they move, they are seen even where they never change."""
-MIXED_SPREAD = 0.3
-"""Samples that mix whole steps differ by less than this in how idle they are."""
 BUSY_CORES = 1.5
 """A rank whose processes keep more cores busy than this computes on the CPU: one core spins in any synchronisation."""
-ONE_CORE, ALL_CORES = 0.9, 0.9
-"""A rank keeps one core busy, and it or its node all cores that it may use, if at least this share of them is."""
-COMPUTING_PROCESSES = 0.6
-"""Processes of a rank that keep this much of a core busy each compute: who waits for a file keeps none busy. The one that
-waits for the others is among them, so it is less than a core; loaders that read slow files keep a quarter to a half busy."""
-SOME_ACTIVITY = 0.05
-"""In bins with less engine activity than this no kernel of the program runs."""
+BUSY = 0.9
+"""A rank keeps a core busy, and it or its node all cores that it may use, if at least this share of them is."""
 LONGEST_GAP = 0.003
 """Gaps between kernels are shorter than this (s): a launch takes microseconds, the host's part of a short step a few
 milliseconds. Longer ones are waits within a step."""
-STREAMED_BYTES = 1e8
-"""A node that moves this much (B/s) all the time, also while its GPUs wait, reads as fast as it can."""
-_VARIED = 0.02
-"""If idle time varies by less than this share of a bin, nothing can be told from what varies with it."""
 ORDINARY_REST = CATEGORIES[POSITIONS["idle.unexplained"]].ordinary
 """Idle time that nothing explains is looked into further above the share that healthy jobs have."""
-_LOW_PERCENTILES, _APART = (10, 30), 0.757
-"""Percentiles of the bins that idle least, and by how many standard deviations normally distributed values differ there."""
+_LOW = 0.1, 0.3
+"""Quantiles of the bins that idle least: their distance tells the standard deviation."""
+_APART = NormalDist().inv_cdf(_LOW[1]) - NormalDist().inv_cdf(_LOW[0])
 
 
 def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) -> dict[str, Floats]:
@@ -75,87 +60,60 @@ def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) ->
         found[name] = np.minimum(left, seconds)
         left = left - found[name]
 
-    runs_kernels = activity.active >= SOME_ACTIVITY
-    in_turn = while_others_work(idle, inside & activity.is_measured)
-    gaps = _between_kernels(idle, inside & runs_kernels & activity.is_measured, evidence.width)
-    if in_turn is not None:  # what looks like a short gap in every bin is another GPU's turn
-        gaps = np.zeros_like(gaps)
+    runs_kernels = does_something(activity.active)
+    is_measured = inside & activity.is_measured
+    in_turn = while_others_work(idle, is_measured)
+    if in_turn is None:
+        gaps = _between_kernels(idle, is_measured & runs_kernels, evidence.width)
+        # GPUs wait for those that work meanwhile: one that idles while the others spin is the one that these wait for.
+        waits = (longer_than_others(each, is_measured, evidence) for each in (idle, idle + spinning))
+        for_others = np.minimum(*waits)
+    else:  # what looks like a short gap in every bin is another GPU's turn
+        gaps, for_others = np.zeros_like(idle), in_turn
     cores = _held_a_second(evidence, evidence.workload.get("cpu"))
-    all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= ALL_CORES
+    all_busy = _held_a_second(evidence, evidence.host.get("cpu_utilization")) >= BUSY
     own_busy = np.zeros(len(evidence.times), bool)
-    if (
-        evidence.n_cores is not None and evidence.n_cores >= BUSY_CORES
-    ):  # a single core is busy with any synchronisation
-        own_busy = cores >= ALL_CORES * evidence.n_cores
+    if evidence.n_cores is not None and evidence.n_cores >= BUSY_CORES:  # one is busy with any synchronisation
+        own_busy = cores >= BUSY * evidence.n_cores
     n_processes = _held_a_second(evidence, evidence.workload.get("n_processes"))
     when_idle = _rate_when_idle(cores, idle, inside)
-    compute = all_busy | own_busy | ((n_processes >= 2) & (when_idle >= COMPUTING_PROCESSES * n_processes))
+    computes = all_busy | own_busy | ((n_processes >= 2) & (when_idle >= n_processes / 2))
+    files = _waiting_for_files(evidence, idle, inside) + _explained_part(
+        _files_over_fabric(evidence), idle, inside, MOVED_BYTES
+    )
     # What all GPUs idle in every bin is no wait for files or for one another; what some idle beyond it may be. While all
     # cores are busy it may be theirs. Nobody waits for files while processes compute: who does leaves a core idle.
     common = np.where(inside & runs_kernels & ~all_busy, _least_of_used(gaps, activity), 0.0)
-    files = np.minimum(np.maximum(left - common, 0.0), idle * _waiting_for_files(evidence, idle, inside))
-    claim("idle.input_output", np.where(compute, 0.0, files))
+    claim("idle.input_output", np.where(computes, 0.0, np.minimum(np.maximum(left - common, 0.0), idle * files)))
     claim("idle.copies", idle * _copying_part(evidence, idle, inside))
-    from_fabric = idle * _explained_part(_files_over_fabric(evidence), idle, inside, MOVED_BYTES, SEEN_FILES)
-    over_fabric = np.where(compute, 0.0, np.minimum(left, from_fabric))
-    left = left - over_fabric
-    common = np.minimum(left, common)
-    left = left - common
-    is_snapshot = activity.engine == "gpu_utilization"
-    if in_turn is None:
-        # GPUs wait for those that work meanwhile: one that idles while the others spin is the one that these wait for,
-        # unless it has no work yet, or no more.
-        longer, awaits = (
-            longer_than_others(waits, inside & activity.is_measured, evidence, is_snapshot)
-            for waits in (idle, idle + spinning)
-        )
-        in_turn = np.where(_has_work(activity), np.minimum(longer, awaits), longer)
-    claim("idle.imbalance", in_turn)
-    computing = np.minimum(
-        left, idle * np.maximum(all_busy | own_busy, _explained_part(cores, idle, inside, BUSY_CORES))
-    )
-    left = left - computing
-    own = np.clip(gaps - common, 0.0, left)
-    rest = left - own
+    claim("idle.between_kernels", common)
+    claim("idle.imbalance", for_others)
+    claim("idle.host", np.where(computes, left, 0.0))
+    own = np.minimum(left, np.maximum(gaps - common, 0.0))
+    found["idle.between_kernels"], left = found["idle.between_kernels"] + own, left - own
     # A host that never rests, neither while kernels run nor while none does, holds them up all the time.
-    is_held_up = ~runs_kernels | (not gaps.any() and _needs_a_cause(rest, found["idle.imbalance"], inside))
-    streams = _streaming(evidence, idle, inside) & is_held_up & ~compute
+    needs_a_cause = not gaps.any() and inside.any() and float(left[inside].mean()) > ORDINARY_REST
+    is_held_up = ~runs_kernels | needs_a_cause
+    streams = _streaming(evidence, idle, inside) & is_held_up & ~computes
     # A rank that mostly waits for others in MPI polls, and keeps its core busy all the same.
-    waits = found["idle.imbalance"] > rest
-    computes = (when_idle >= ONE_CORE) & is_held_up & ~streams & ~waits
-    found["idle.input_output"] = found["idle.input_output"] + over_fabric + np.where(streams, rest, 0.0)
-    found["idle.host"] = computing + np.where(computes, rest, 0.0)
-    found["idle.between_kernels"] = common + own
-    found["idle.unexplained"] = np.where(streams | computes, 0.0, rest)
+    holds_up = (when_idle >= BUSY) & is_held_up & ~streams & ~(found["idle.imbalance"] > left)
+    found["idle.input_output"] = found["idle.input_output"] + np.where(streams, left, 0.0)
+    found["idle.host"] = found["idle.host"] + np.where(holds_up, left, 0.0)
+    found["idle.unexplained"] = np.where(streams | holds_up, 0.0, left)
     return found
-
-
-def _has_work(activity: Activity) -> Flags:
-    """Tell in which bins [n_gpus, n_bins] a GPU has begun to do something and has not done it for the last time."""
-    does = does_something(activity.active) & activity.is_known
-    has_begun = np.logical_or.accumulate(does, axis=1)
-    return np.asarray(has_begun & np.logical_or.accumulate(does[:, ::-1], axis=1)[:, ::-1], bool)
-
-
-def _needs_a_cause(rest: Floats, imbalance: Floats, inside: Flags) -> bool:
-    """Tell whether idle time that nothing explains yet is more than healthy jobs have, and more than imbalance leaves over.
-    All are shares of bins [n_gpus, n_bins]; ``inside``: the cells that count."""
-    n = max(int(inside.sum()), 1)
-    unexplained = float(rest[inside].sum()) / n
-    return unexplained > ORDINARY_REST and unexplained > float(imbalance[inside].sum()) / n
 
 
 def _streaming(evidence: Evidence, idle: Floats, inside: Flags) -> Flags:
     """Flag the cells [n_gpus, n_bins] in which disks or network of the GPU's node move much all the time, as they do
-    while GPUs work: at least STREAMED_BYTES in the median bin of work, and in the idle part of this bin. ``idle`` and
+    while GPUs work: at least twice MOVED_BYTES in the median bin of work, and in the idle part of this bin. ``idle`` and
     ``inside`` [n_gpus, n_bins]: the idle share of each bin, and the cells that count."""
     moved, group_of = _moved(evidence)
     streams = np.zeros(moved.shape, bool)
     for group, rate in enumerate(moved):
         of = group_of == group
         while_working = rate[inside[of].any(axis=0)]
-        if len(while_working) and float(np.median(while_working)) >= STREAMED_BYTES:
-            streams[group] = _rate_when_idle(rate, idle[of], inside[of]) >= STREAMED_BYTES
+        if len(while_working) and float(np.median(while_working)) >= 2 * MOVED_BYTES:
+            streams[group] = _rate_when_idle(rate, idle[of], inside[of]) >= 2 * MOVED_BYTES
     return np.asarray(streams[group_of], bool)
 
 
@@ -167,7 +125,7 @@ def _between_kernels(idle: Floats, inside: Flags, width: float) -> Floats:
     length times the variance over the mean. It is taken from the bins that idle least, so that other waits, which come on
     top, do not count. ``inside``: the cells in which kernels run.
     """
-    low, usual = known_percentiles(np.where(inside, idle, np.nan).T, [share / 100 for share in _LOW_PERCENTILES])
+    low, usual = known_percentiles(np.where(inside, idle, np.nan).T, _LOW)
     spread = (usual - low) / _APART
     are_short = width * np.maximum(spread**2 - COUNTER_NOISE**2, 0.0) <= LONGEST_GAP * usual
     most = np.where(are_short, usual + 3 * np.maximum(spread, COUNTER_NOISE), 0.0)
@@ -188,7 +146,7 @@ def _rate_when_idle(rate: Floats, idle: Floats, inside: Flags) -> Floats:
     count = inside.sum(axis=0)
     mean = np.where(inside, idle, 0.0).sum(axis=0) / np.maximum(count, 1)
     known = count > 0
-    if known.sum() < 8 or not float(mean[known].std()) > _VARIED:
+    if known.sum() < 8:
         return rate
     usual, waits = _without_outliers(rate[known]), _without_outliers(mean[known])
     variance = float(waits.var(ddof=1))
@@ -201,37 +159,32 @@ def _without_outliers(values: Floats) -> Floats:
     return np.asarray(np.clip(values, *np.quantile(values, (_OUTLIERS, 1 - _OUTLIERS))), np.float64)
 
 
-def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float, seen: float = SEEN_SHARE) -> Floats:
+def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> Floats:
     """Estimate how much (0-1) of the idle time of each bin [n_gpus, n_bins] a rate explains. ``rate`` is one of all
     nodes [n_bins] or of each GPU [n_gpus, n_bins].
 
     A bin's idle time is explained as far as moving the bytes takes, at the rate that is usual in idle time. None is
     where the rate is as low as in the busiest bins; and none anywhere if the rate is hardly higher in idle time than at
-    work.
-
-    Args:
-        inside: The cells that count.
-        least: The rate that counts for a cause.
-        seen: Which share of ``least`` is moved on average over the idle time at least.
+    work, or below ``least`` on average over the idle time. ``inside`` [n_gpus, n_bins]: the cells that count.
     """
     if rate.ndim == 1:  # of the nodes: what their GPUs wait on average is held against it
         count = inside.sum(axis=0)
         mean = np.where(inside, idle, 0.0).sum(axis=0) / np.maximum(count, 1)
-        return np.broadcast_to(_explained_part(rate[None], mean[None], count[None] > 0, least, seen), idle.shape)
+        return np.broadcast_to(_explained_part(rate[None], mean[None], count[None] > 0, least), idle.shape)
     own, waits = rate[inside], idle[inside]
     total = float(waits.sum())
     if not total > 0:
         return np.zeros_like(idle)
     when_idle = float(waits @ own) / total
     at_work = float((1 - waits) @ own) / max(float((1 - waits).sum()), 1e-9)
-    if when_idle < seen * least:
+    if when_idle < least:
         return np.zeros_like(idle)
     if when_idle < MORE_WHEN_IDLE * at_work and not _rise_together(own, waits, idle.shape[1]):
         return np.zeros_like(idle)
     high = weighted_median(own, waits * own)
     busiest = waits <= np.quantile(waits, 0.25) + 1e-9
     base = min(float(np.median(own[busiest])), high / 2)
-    # What is moved above the base takes so much of the bin at the usual rate; no more idle time is explained by it.
+    # What is moved above the base takes so much of the bin at that rate; no more idle time is explained by it.
     seconds = np.maximum(rate - base, 0.0) / max(high - base, 1e-9)
     return np.asarray(np.clip(seconds / np.maximum(idle, 1e-9), 0.0, 1.0), np.float64)
 
@@ -245,9 +198,7 @@ def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
     if rate.std() == 0 or idle.std() == 0:
         return False
     correlation = float(np.corrcoef(rate, idle)[0, 1])
-    if not correlation > max(CORRELATED, STANDARD_ERRORS / np.sqrt(min(len(rate), n_bins))):
-        return False
-    if correlation * float(rate.std()) < CLEAR_RISE * float(rate.mean()):
+    if not correlation > CERTAIN / np.sqrt(min(len(rate), n_bins)):
         return False
     slope = correlation * float(rate.std() / idle.std())
     at_work = float(rate.mean()) - slope * float(idle.mean())
@@ -261,7 +212,7 @@ def _waiting_for_files(evidence: Evidence, idle: Floats, inside: Flags) -> Float
     waits, counts = np.zeros(moved.shape), np.zeros(moved.shape)
     np.add.at(waits, group_of, np.where(inside, idle, 0.0))
     np.add.at(counts, group_of, inside)
-    part = _explained_part(moved, waits / np.maximum(counts, 1), counts > 0, MOVED_BYTES, SEEN_FILES)
+    part = _explained_part(moved, waits / np.maximum(counts, 1), counts > 0, MOVED_BYTES)
     return np.asarray(part[group_of], np.float64)
 
 
@@ -286,7 +237,7 @@ def _files_over_fabric(evidence: Evidence) -> Floats:
 def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
     """Estimate how much (0-1) of the idle time of each bin [n_gpus, n_bins] copies between host and GPU explain."""
     copied = host_link_bytes(evidence, _rate_of_nodes(evidence, FABRIC))
-    part = _explained_part(copied, idle, inside, COPY_BYTES)
+    part = _explained_part(copied, idle, inside, CLEARLY * LEAST_BYTES)
     if part.any() or evidence.peaks is None:
         return part
     if len(evidence.nodes) > 1 and not any(name in evidence.host for name in FABRIC):
@@ -294,8 +245,8 @@ def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
         copied = np.minimum(copied, one_way_bytes(evidence))
     # Copies in every step of samples that mix whole steps never change: their bytes still bound how long they took.
     bandwidth = evidence.peaks.c2c_bandwidth or evidence.peaks.pcie_bandwidth
-    seconds = copied / (FULL_LINK * bandwidth)
-    if not inside.any() or not STEADY_COPIES <= float(seconds[inside].mean()) <= float(idle[inside].mean()):
+    seconds = copied / bandwidth
+    if not inside.any() or not CLEARLY <= float(seconds[inside].mean()) <= float(idle[inside].mean()):
         return part  # copies that take longer than GPUs idle run beside kernels, and need not be waited for
     if float(np.ptp(np.percentile(idle[inside], (5, 95)))) > MIXED_SPREAD:
         return part  # samples tell waits from work, and no more is copied in waits

@@ -9,30 +9,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.account.activity import IDLE_ACTIVITY
-from gssr.model.account.book import FEW_GPUS, WAITS_CLEARLY, GpuTimeAccount
+from gssr.model.account.activity import CLEARLY, IDLE_ACTIVITY, MOSTLY
+from gssr.model.account.book import GpuTimeAccount
 from gssr.model.account.compare_gpus import while_others_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 
 ORDINARY_WAITS = CATEGORIES[POSITIONS["idle.imbalance"]].ordinary
 WAITS_LITTLE = 0.5
-"""A GPU is late in a bin if it waits less than this share of what all wait there on average."""
-ALWAYS_LATE = 0.7
-"""The same GPU is late if it is so in this share of the time in which others wait, ..."""
-BY_CHANCE = 0.5
-"""... and the rest on average in no more than this one: where all wait seldom, and not at one time, nobody is late."""
+"""A GPU is late in a bin if it waits less than this share of what all wait there on average; the same ones are if the rest
+are late in no more than this share of the time: where all wait seldom, and not at one time, nobody is."""
+FEW_GPUS = 0.34
+"""Up to this share of the GPUs, or of the nodes, are an exception; what more of them do is none."""
 UNEVEN = 0.25
 """GPUs whose waits over the whole window differ by this share of their mean have unequal shares of the work."""
-TURN_SHARE = 0.2
-"""Groups that take turns hold at least this share of the GPUs: a single late one is no group."""
-TURNS_TIME = 0.8
-"""GPUs that take turns wait in this share of the time; those that are late in a long step begin it together."""
-WHOLE_TURNS = 0.7
-"""GPUs that take turns wait for a whole bin or not at all in this share of the cells; stragglers are late by parts of it."""
-_SECONDS = 1.0
-"""Bins are put together to this length: shorter ones show parts of a step."""
-
-
 LATE_CODES = ("straggler", "slow_node", "imbalance", "rotating_stragglers", "taking_turns")
 """The verdicts that say whom GPUs wait for."""
 
@@ -49,9 +38,9 @@ class LateGpus:
     is_waiting: Flags
 
 
-def find_late_gpus(account: GpuTimeAccount, node_of: Ints, interval: float) -> LateGpus | None:
-    """Find whom the GPUs of a job wait for. ``node_of`` [n_gpus] numbers the nodes, ``interval`` is that of the samples, s.
-    Returns None if nobody waits, or all wait alike so that nothing tells who is late."""
+def find_late_gpus(account: GpuTimeAccount, node_of: Ints) -> LateGpus | None:
+    """Find whom the GPUs of a job wait for. ``node_of`` [n_gpus] numbers the nodes. Returns None if nobody waits, or all
+    wait alike so that nothing tells who is late."""
     activity, breakdown = account.activity, account.breakdown
     used = np.flatnonzero(activity.is_used)
     if len(used) < 2:
@@ -59,46 +48,39 @@ def find_late_gpus(account: GpuTimeAccount, node_of: Ints, interval: float) -> L
     begins, ends = working_spans(account)
     times = breakdown.times  # what lies before a GPU's own work, or after it, is that of late_start and early_end
     inside = (times >= begins[:, None]) & (times < ends[:, None]) & ~(activity.is_startup | activity.is_end)
-    n_together = max(1, int(np.ceil(max(_SECONDS, interval) / breakdown.width)))
-    waits = _in_groups(np.where(inside, account.idling + account.spinning, np.nan)[used], n_together)
+    waits = np.where(inside, account.idling + account.spinning, np.nan)[used]
     weight = np.nan_to_num(_mean(waits))
     busy = weight >= ORDINARY_WAITS
     if not busy.any():
         return None
     is_late = np.nan_to_num(waits, nan=np.inf) < WAITS_LITTLE * weight
     how_often = (is_late[:, busy] * weight[busy]).sum(axis=1) / weight[busy].sum()
-    late = np.asarray(how_often >= ALWAYS_LATE, bool)
+    late = np.asarray(how_often >= MOSTLY, bool)
     idles, spins = (
         float(np.nansum(np.where(inside, cells, 0.0) * activity.seconds)) / max(breakdown.gpu_seconds, 1e-9)
         for cells in (account.idling, account.spinning)
     )
     idles, spins = min(idles, breakdown.share("idle.imbalance")), min(spins, breakdown.share("communication.waiting"))
     share = idles + spins
-    is_waiting = np.asarray(np.repeat(busy, n_together)[: len(breakdown.times)], bool)
     by_gpu = _mean(waits.T)
-    if late.any() and not late.all() and float(how_often[~late].mean()) <= BY_CHANCE:
+    if late.any() and not late.all() and float(how_often[~late].mean()) <= WAITS_LITTLE:
         others = by_gpu[~late]
         is_even = float(np.nanstd(others)) <= UNEVEN * float(np.nanmean(others))
         code = _code_of_late_ones(late, node_of[used]) if is_even else "imbalance"
-        return LateGpus(code, () if code == "imbalance" else tuple(used[late].tolist()), share, is_waiting)
+        return LateGpus(code, () if code == "imbalance" else tuple(used[late].tolist()), share, busy)
     if while_others_work(np.asarray(1 - activity.active, np.float64), inside & activity.is_measured) is not None:
-        return LateGpus("taking_turns", (), share, is_waiting)
+        return LateGpus("taking_turns", (), share, busy)
     usual = float(np.nanmean(by_gpu))
-    n_late = float(np.median(is_late[:, busy].mean(axis=0)))
-    if n_late == 0.0:  # nobody waits clearly less than the others
-        is_uneven = float(np.nanmax(by_gpu) - np.nanmin(by_gpu)) > max(WAITS_CLEARLY, 2 * UNEVEN * usual)
-        if not is_uneven and idles <= spins:
-            return None
-        if is_uneven:
-            return LateGpus("imbalance", (), share, is_waiting)
-        return LateGpus("rotating_stragglers", (), share, is_waiting)
-    if float(np.nanstd(by_gpu)) > UNEVEN * usual:
-        return LateGpus("imbalance", (), share, is_waiting)
+    are_some_late = float(np.median(is_late[:, busy].mean(axis=0))) > 0
+    is_clear = are_some_late or float(np.nanmax(by_gpu) - np.nanmin(by_gpu)) > CLEARLY
+    if is_clear and float(np.nanstd(by_gpu)) > UNEVEN * usual:
+        return LateGpus("imbalance", (), share, busy)
+    if not are_some_late and idles <= spins:  # nobody waits clearly less than the others
+        return None
     cells = np.nan_to_num(waits[:, busy])
-    is_whole = ((cells > 0.8) | (cells < 0.2)).mean() > WHOLE_TURNS
-    in_turn = min(n_late, usual) >= TURN_SHARE and busy.mean() >= TURNS_TIME
-    code = "taking_turns" if in_turn and is_whole else "rotating_stragglers"
-    return LateGpus(code, (), share, is_waiting)
+    is_whole = ((cells > MOSTLY) | (cells < 1 - MOSTLY)).mean() > MOSTLY  # stragglers are late by parts of a bin
+    in_turn = are_some_late and is_whole and busy.mean() >= MOSTLY and usual >= 1 - MOSTLY
+    return LateGpus("taking_turns" if in_turn else "rotating_stragglers", (), share, busy)
 
 
 def _code_of_late_ones(late: Flags, node_of: Ints) -> str:
@@ -118,12 +100,6 @@ def _mean(values: Floats) -> Floats:
     count = known.sum(axis=0)
     total = np.where(known, values, 0.0).sum(axis=0)
     return np.asarray(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0), np.float64)
-
-
-def _in_groups(values: Floats, n: int) -> Floats:
-    """Average ``n`` bins each: [len(values), n_groups]. The last group may be of fewer; NaN where none is known."""
-    padded = np.pad(values, ((0, 0), (0, -values.shape[1] % n)), constant_values=np.nan)
-    return _mean(np.moveaxis(padded.reshape(len(values), -1, n), 2, 0).reshape(n, -1)).reshape(len(values), -1)
 
 
 def working_spans(account: GpuTimeAccount) -> tuple[Floats, Floats]:

@@ -14,13 +14,11 @@ PCIE = ("pcie_tx_bytes", "pcie_rx_bytes")
 C2C = ("c2c_tx_bytes", "c2c_rx_bytes")
 FABRIC = ("fabric_rx_bytes", "fabric_tx_bytes")
 LEAST_BYTES = 3e9
-"""A collective that transfers moves at least so many bytes a second, ..."""
-NVLINK_SHARE, PCIE_SHARE = 0.1, 0.2
-"""... and this share of NVLink, or of PCIe where that joins the GPUs of one node (NCCL's bus bandwidth is 0.3 to 0.9)."""
+"""A collective moves at least so many bytes a second while it transfers: slower links than 25 Gbit/s join no GPUs."""
 QUIET_BYTES = 1e6
 """A link that carries less than this (B/s) on average carries no data of the program."""
-_PURE_SPREAD = 0.3
-"""Traffic beside the work is told from that of collectives if the work's share differs by this from bin to bin."""
+MIXED_SPREAD = 0.3
+"""Samples that mix whole steps differ by less than this in how much of them is work, or idle."""
 
 
 def gpu_link_bytes(evidence: Evidence) -> Floats:
@@ -53,17 +51,11 @@ def one_way_bytes(evidence: Evidence) -> Floats:
 def least_link_rate(evidence: Evidence) -> float:
     """The least that a GPU's links carry while its collectives transfer, B/s: between nodes adapters are slowest, and the
     GPUs of a node may share one."""
-    peaks = evidence.peaks
-    if len(evidence.nodes) > 1:
-        return LEAST_BYTES * len(evidence.nodes) / evidence.n_gpus
-    if peaks is not None and peaks.nvlink_bandwidth and not is_nvlink_quiet(evidence):
-        return max(LEAST_BYTES, NVLINK_SHARE * peaks.nvlink_bandwidth)
-    if peaks is not None:
-        return max(LEAST_BYTES, PCIE_SHARE * peaks.pcie_bandwidth)
-    return LEAST_BYTES
+    n_nodes = len(evidence.nodes)
+    return LEAST_BYTES * n_nodes / evidence.n_gpus if n_nodes > 1 else LEAST_BYTES
 
 
-def transferring_share(evidence: Evidence, activity: Activity, communication: Floats, work: Floats) -> Floats:
+def transferring_share(evidence: Evidence, activity: Activity, communication: Floats) -> Floats:
     """Split communication into the share of each bin [n_gpus, n_bins] in which links transfer; in the rest GPUs wait.
 
     All GPUs take part in a collective, so none transfers for longer than those that communicate least, at the same time and
@@ -76,11 +68,10 @@ def transferring_share(evidence: Evidence, activity: Activity, communication: Fl
     most = communication - np.minimum(longer_than_others(communication, inside, evidence), communication)
     if not any(name in evidence.series for name in (*NVLINK, *PCIE)):
         return most
-    links = _exposed_bytes(gpu_link_bytes(evidence), work, communication, activity)
+    links = gpu_link_bytes(evidence)
     busy = communication > 0.05
     if not busy.any():
         return np.zeros_like(communication)
-    links = _over_the_same_time(links, communication, activity)
     rate, weight = links[busy] / communication[busy], links[busy]
     least = least_link_rate(evidence)
     share = np.minimum(most, links / max(weighted_median(rate, weight), least))
@@ -94,34 +85,6 @@ def _sum(evidence: Evidence, names: Sequence[str]) -> Floats:
         if name in evidence.series:
             total += np.nan_to_num(evidence.series[name])
     return total
-
-
-def _exposed_bytes(links: Floats, work: Floats, communication: Floats, activity: Activity) -> Floats:
-    """Subtract from what links carry, B/s, what they carry beside the work. Bins may be mixtures: links that carry b beside
-    work and c in collectives carry b w + c k in a bin of both, so least squares over all bins tell b. Where all bins are
-    alike nothing is subtracted."""
-    inside = activity.is_known & (activity.active > 0.3)
-    if not inside.any():
-        return links
-    share = work[inside] / activity.active[inside]
-    if share.max() - share.min() < _PURE_SPREAD:
-        return links
-    moved, both = links[inside], np.stack((work[inside], communication[inside]))
-    (ww, wk), (_, kk) = both @ both.T
-    of_work, of_collectives = both @ moved
-    beside = (kk * of_work - wk * of_collectives) / max(ww * kk - wk**2, 1e-9)
-    return np.asarray(np.maximum(links - max(beside, 0.0) * work, 0.0), np.float64)
-
-
-def _over_the_same_time(links: Floats, communication: Floats, activity: Activity) -> Floats:
-    """Average what links carry, B/s [n_gpus, n_bins], over the kernels' time where communication is known as one share of it
-    in all bins: when it was is not known then."""
-    active = np.where(communication > 0, activity.active, 0.0)
-    total = np.maximum(active.sum(axis=1, keepdims=True), 1e-9)
-    usual = communication.sum(axis=1, keepdims=True) / total
-    if float(np.abs(communication - usual * active).max()) > 1e-6:
-        return links
-    return np.asarray(active * (np.where(active > 0, links, 0.0).sum(axis=1, keepdims=True) / total), np.float64)
 
 
 def _possible_part(transferring: Floats, communication: Floats, activity: Activity) -> Floats:

@@ -12,46 +12,34 @@ two levels, that of work and that of waiting, and how often it is at the lower o
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.account.activity import Activity
-from gssr.model.account.compare_gpus import CERTAIN, mean_of_groups
+from gssr.model.account.activity import AT_WORK, CLEARLY, Activity
+from gssr.model.account.compare_gpus import CERTAIN, NOISE, mean_of_groups
 from gssr.model.evidence.evidence import Evidence
 
-LEAST_LEVEL = 0.05
-"""A pipe whose activity at work is below this tells nothing: others do the work."""
-PIPE_NOISE = 0.05
-"""A smaller share of quiet kernels may be noise of the counters."""
 WAITING_POWER = 0.7
 """While kernels only wait, a GPU draws less than this share of what it draws at work: simulated 0.25 to 0.55, and 0.75 for
 kernels that memory limits."""
 RESTING_POWER = 0.65
 """The lower one of two levels of power is that of waiting below this share of the higher one: between the same figures."""
-NEAR_LEVEL, MOST_AT_LEVELS = 0.1, 0.5
-"""Values are at two levels if as much of them as the latter is no further from either than this share of what lies between
-the levels: of values spread evenly a fifth is, of normal ones a sixth."""
+MOST_AT_LEVELS = 0.5
+"""Power is at two levels if so much of it is near either: of values spread evenly a fifth is, of normal ones a sixth."""
 SAME_CLOCK = 0.9
-"""... and if the clock at the lower level is at least this share of that at the higher one: it lowers power as well."""
-CERTAIN_OF_ONE = 2.0
-"""A single value is more than chance if it is so many standard deviations (95 %); the largest of many needs CERTAIN."""
-SAMPLES_OF_LEVELS = 50
-"""Of fewer samples two levels may be chance."""
+"""A clock below this share of the usual one slows a GPU down by more than boost clocks differ, and lowers its power."""
 SAMPLES_OF_POWER = 8
-"""Power may be that of a moment, of a step's any part: over so many samples it is that of what ran."""
-_AT_WORK = 90
-"""The percentile of a GPU's bins that stands for its level at work: single spikes don't move it."""
-_NEARLY = 0.9
-"""Bins in which tensor cores are at this share of their level hold hardly anything but matrix products."""
+"""Power may be that of a moment, of a step's any part: over so many samples it is that of what ran, and two levels are no
+chance."""
 
 
 def find_quiet_kernels(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:
     """Find how long kernels ran that compute nothing: shares of bins [n_gpus, n_bins], at most ``activity.active``. All 0
     where no pipe was measured, or power does not fall with them. ``cells`` [n_gpus, n_bins]: those that tell ratios."""
-    tensor = _of_level_at_work(evidence, activity, "tensor_active", cells, LEAST_LEVEL)
-    memory = _of_level_at_work(evidence, activity, "dram_active", cells, LEAST_LEVEL) / _relative_clock(evidence)
+    tensor = _of_level_at_work(evidence, activity, "tensor_active", cells)
+    memory = _of_level_at_work(evidence, activity, "dram_active", cells) / _relative_clock(evidence)
     products = np.minimum(np.nan_to_num(tensor), 1.0)
     others = np.maximum(np.nan_to_num(memory) - products * _memory_of_products(evidence, tensor, memory), 0.0)
     quiet = np.where(np.isfinite(tensor) | np.isfinite(memory), np.clip(1 - products - others, 0.0, 1.0), 0.0)
-    quiet[quiet < PIPE_NOISE] = 0.0
-    power = _of_level_at_work(evidence, activity, "power_usage", cells, 0.0)
+    quiet[quiet < NOISE] = 0.0
+    power = _of_level_at_work(evidence, activity, "power_usage", cells)
     n = max(1, round(SAMPLES_OF_POWER * evidence.interval / evidence.width))
     by_pipes = activity.active * (quiet if _falls_with(power, quiet, cells, n) else 0.0)
     # Where even the busiest bins are mixtures the pipes' levels are too low, and what they leave is too little.
@@ -82,9 +70,7 @@ def _at_lower_level(evidence: Evidence, activity: Activity, name: str) -> Floats
         n, mean = np.maximum(known.sum(axis=1), 1), float(is_low[known].mean())
         # GPUs of a node are read in one moment, and in step: together they tell no more than one.
         n_moments = int(known.any(axis=0).sum()) * len(np.unique(evidence.node_of[own]))
-        of_one, of_all = (
-            certain * np.sqrt(mean * (1 - mean) / each) for certain, each in ((CERTAIN, n), (CERTAIN_OF_ONE, n_moments))
-        )
+        of_one, of_all = (CERTAIN * np.sqrt(mean * (1 - mean) / each) for each in (n, n_moments))
         share = is_low.sum(axis=1) / n
         differs = np.abs(share - mean) > of_one
         share = np.where(differs, share, mean)
@@ -98,14 +84,14 @@ def _at_lower_level(evidence: Evidence, activity: Activity, name: str) -> Floats
 def _two_levels(values: Floats) -> tuple[float, float] | None:
     """Return the two levels that ``values``, rising, are at; None where they are not at two, or the lower one is none of
     waiting."""
-    if len(values) < SAMPLES_OF_LEVELS:
+    if len(values) < SAMPLES_OF_POWER:
         return None
     n_low = np.arange(1, len(values))
     sums = np.cumsum(values, dtype=np.float64)
     low, high = sums[:-1] / n_low, (sums[-1] - sums[:-1]) / (len(values) - n_low)
     at = int(np.argmax(n_low * (len(values) - n_low) * (high - low) ** 2)) + 1  # what parts the values best
     levels = float(np.median(values[:at])), float(np.median(values[at:]))
-    is_near = np.min(np.abs(values[:, None] - levels), axis=1) <= NEAR_LEVEL * (levels[1] - levels[0])
+    is_near = np.min(np.abs(values[:, None] - levels), axis=1) <= CLEARLY * (levels[1] - levels[0])
     return levels if float(is_near.mean()) >= MOST_AT_LEVELS and levels[0] < RESTING_POWER * levels[1] else None
 
 
@@ -119,10 +105,10 @@ def rate_at_work(evidence: Evidence, name: str, rate: Floats) -> Floats:
     return np.where(np.isfinite(rate), np.fmax(rate, evidence.upper_levels[name]), np.nan)
 
 
-def _of_level_at_work(evidence: Evidence, activity: Activity, name: str, cells: Flags, least: float) -> Floats:
+def _of_level_at_work(evidence: Evidence, activity: Activity, name: str, cells: Flags) -> Floats:
     """Divide a metric while kernels run by its level at work: that of the GPU of the same model whose level is highest.
 
-    Returns [n_gpus, n_bins]; NaN where it is not known, and of models whose level is below ``least``."""
+    Returns [n_gpus, n_bins]; NaN where it is not known, and of models whose level is 0."""
     found = np.full(cells.shape, np.nan)
     if name not in evidence.series:
         return found
@@ -130,9 +116,9 @@ def _of_level_at_work(evidence: Evidence, activity: Activity, name: str, cells: 
     at_work = rate_at_work(evidence, name, rate)
     for own in _by_model(evidence):
         levels = [
-            float(np.percentile(row[np.isfinite(row)], _AT_WORK)) for row in at_work[own] if np.isfinite(row).any()
+            float(np.percentile(row[np.isfinite(row)], AT_WORK)) for row in at_work[own] if np.isfinite(row).any()
         ]
-        if levels and (level := max(levels)) > least:
+        if levels and (level := max(levels)) > 0:
             found[own] = rate[own] / level
     return found
 
@@ -156,7 +142,7 @@ def _memory_of_products(evidence: Evidence, tensor: Floats, memory: Floats) -> F
         known = np.isfinite(tensor[own]) & np.isfinite(memory[own])
         products, moved = tensor[own][known], memory[own][known]
         if len(products) and products.max() > 0:
-            most = products >= min(_NEARLY, float(np.percentile(products, _AT_WORK)))
+            most = products >= float(np.percentile(products, AT_WORK))
             found[own] = float(np.median(moved[most] / products[most]))
     return found
 

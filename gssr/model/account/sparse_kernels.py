@@ -8,8 +8,8 @@ tell how long sparse kernels ran: (dense e - s) / (dense - COLLECTIVE_SM). The j
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.account.activity import Activity
-from gssr.model.account.link_traffic import NVLINK, gpu_link_bytes, least_link_rate
+from gssr.model.account.activity import CLEARLY, IDLE_ACTIVITY, Activity
+from gssr.model.account.link_traffic import gpu_link_bytes, least_link_rate
 from gssr.model.account.quiet_kernels import find_quiet_kernels, rate_at_work
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.percentiles import known_percentiles
@@ -22,28 +22,8 @@ MIXED_SM = 0.7
 """If not even the densest bins reach this, all bins are mixtures, or all kernels are small."""
 SMALL_SM = 0.25
 """Kernels that keep fewer SMs than this busy use few (KempnerPulse)."""
-FEW_SMS = 0.5
-"""Bins in which more SMs than this are busy on average may hold kernels that use half of them, which are not few."""
-FEWEST_SM = 0.05
-"""A collective keeps more SMs busy than this; a job that never does runs small kernels."""
-STEADY_SPREAD = 0.15
-"""If the SM activity per engine activity of nine tenths of the bins lies this close together, one kind of kernel runs."""
-COLLECTIVE_MEMORY = 0.2
-"""Collectives keep the GPU's memory busy for up to this share of their time, while they transfer."""
-NO_ARITHMETIC = 0.008
-"""The sum of the pipes' activities below which kernels do no arithmetic."""
-LINK_BYTES = 3e9
-"""Collectives move at least so many bytes a second while they transfer: slower links than 25 Gbit/s join no GPUs."""
-QUIET_SHARE = 0.02
-"""Links that never carry more than this share of it, on average over the time of sparse kernels, join no GPUs."""
 LINK_SHARE = 0.3
 """A collective on all SMs (in-switch reductions) fills at least this share of NVLink while no pipe computes."""
-SM_NOISE = 0.03
-"""A smaller share of sparse kernels may be noise of the counters."""
-_NEARLY_ALL = 0.8
-"""From this share of the active time on sparse kernels are looked at alone."""
-_CLEARLY_ACTIVE = 0.3
-"""Ratios to the engine's activity are taken in bins in which it is at least this."""
 
 
 def find_sparse_kernels(evidence: Evidence, activity: Activity) -> tuple[Floats, bool]:
@@ -53,7 +33,7 @@ def find_sparse_kernels(evidence: Evidence, activity: Activity) -> tuple[Floats,
 
     Power alone does not tell: kernels that memory limits draw less than others too.
     """
-    cells = activity.is_measured & activity.is_used[:, None] & (activity.active > _CLEARLY_ACTIVE)
+    cells = activity.is_measured & activity.is_used[:, None] & (activity.active > CLEARLY)
     nothing = np.zeros_like(activity.active), False
     if not cells.any():
         return nothing
@@ -64,33 +44,10 @@ def find_sparse_kernels(evidence: Evidence, activity: Activity) -> tuple[Floats,
     share, are_small_work = _by_sm_activity(evidence, activity, cells)
     if are_small_work:
         return share, True
-    by_others = np.maximum(_memory_busy(evidence) - COLLECTIVE_MEMORY * activity.active, 0.0) / (1 - COLLECTIVE_MEMORY)
-    share = np.minimum(share, np.maximum(activity.active - by_others, 0.0))
-    if _nobody_communicates(evidence, activity, share) or activity.is_used.sum() < 2:
+    if activity.is_used.sum() < 2:
         measured = np.where(cells, evidence.series["sm_active"] / np.maximum(activity.active, 1e-9), np.nan)
-        return _few_sms(activity.active, _with_usual_values(measured)), True
+        return _unmixed(activity.active, _with_usual_values(measured), DENSE_SM, COLLECTIVE_SM), True
     return share, False
-
-
-def _nobody_communicates(evidence: Evidence, activity: Activity, sparse: Floats) -> bool:
-    """Tell whether the links between GPUs are quiet, and kernels that would be waiting do arithmetic. False if the links
-    or the arithmetic were not measured. ``sparse`` [n_gpus, n_bins]: the share of each bin in which kernels use few SMs."""
-    if not any(name in evidence.series for name in NVLINK):
-        return False
-    if not float(gpu_link_bytes(evidence).mean()) < QUIET_SHARE * LINK_BYTES * float(sparse.mean()):
-        return False
-    flops = evidence.series.get("flop_active", evidence.series.get("tensor_active"))
-    if flops is None:
-        return False
-    alone = (sparse > _NEARLY_ALL * activity.active) & (activity.active > _CLEARLY_ACTIVE) & np.isfinite(flops)
-    return not (alone.any() and float(flops[alone].mean()) < NO_ARITHMETIC)
-
-
-def _memory_busy(evidence: Evidence) -> Floats:
-    """Read the share of time in which each GPU's memory was busy [n_gpus, n_bins]; 0 where it is not known."""
-    name = "dram_active" if "dram_active" in evidence.series else "memory_copy_utilization"
-    busy = evidence.series.get(name)
-    return np.zeros((evidence.n_gpus, len(evidence.times))) if busy is None else np.nan_to_num(busy)
 
 
 def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> tuple[Floats, bool]:
@@ -104,27 +61,23 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> tup
     ratio = _with_usual_values(measured)
     at_work = np.minimum(rate_at_work(evidence, "sm_active", measured), 1.0)
     dense = _densest(at_work, at_work[np.isfinite(at_work)])
-    if dense < FEWEST_SM:
+    if dense < CLEARLY:  # less than a collective keeps busy
         return active, True
     if dense < SMALL_SM:  # nothing but sparse kernels: collectives do no arithmetic
         flops = evidence.series.get("flop_active")
-        waits = flops is not None and float(np.nanmean(flops)) < NO_ARITHMETIC
+        waits = flops is not None and float(np.nanmean(flops)) < IDLE_ACTIVITY
         return active, not waits
-    if (
-        dense < DENSE_SM
-    ):  # even the densest bins may be mixtures: they are where their links carry what collectives would
+    if dense < DENSE_SM:  # even the densest bins may be mixtures: they are where links carry what collectives would
         sparse = _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM)
         densest = cells & (ratio >= float(np.percentile(known, 90)))
         links = float(gpu_link_bytes(evidence)[densest].mean())
         is_carried = links >= least_link_rate(evidence) * float(sparse[densest].mean())
-        is_steady = float(np.percentile(known, 95) - np.percentile(known, 5)) < STEADY_SPREAD
-        if dense < MIXED_SM and is_steady and not is_carried:
-            return _few_sms(active, ratio), True
-        if dense < MIXED_SM or is_carried:
+        if is_carried:
             dense = DENSE_SM
+        elif dense < MIXED_SM:
+            return sparse, True
     sparse = _unmixed(active, ratio, dense, COLLECTIVE_SM)
-    sparse = np.maximum(sparse, _collectives_on_all_sms(evidence, active, cells))
-    return np.where(sparse < SM_NOISE * active, 0.0, sparse), False
+    return np.maximum(sparse, _collectives_on_all_sms(evidence, active, cells)), False
 
 
 def _densest(measured: Floats, known: Floats) -> float:
@@ -141,12 +94,6 @@ def _densest(measured: Floats, known: Floats) -> float:
     in_bin = np.nan_to_num(measured).max(axis=0)
     busiest = float(np.median(in_bin[in_bin > 0])) if in_bin.any() else 0.0
     return busiest if busiest >= MIXED_SM else dense
-
-
-def _few_sms(active: Floats, ratio: Floats) -> Floats:
-    """Estimate the share of each bin in which a program's own kernels use few SMs, if they keep ``ratio`` of the SMs
-    busy on average."""
-    return np.where(ratio < FEW_SMS, _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM), 0.0)
 
 
 def _unmixed(active: Floats, ratio: Floats, dense: float | Floats, sparse: float | Floats) -> Floats:

@@ -8,6 +8,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import BY_NAME, DETECTION_METRICS, SCORE_INPUTS
+from gssr.model.account.activity import IDLE_ACTIVITY
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.findings.similar_gpus import bands
 from gssr.model.results import Alike, Grid, Groups, Imbalance, Means, Series, Unevenness, over_space
@@ -19,8 +20,6 @@ from gssr.store.format.rows import Gpu
 WORST_SECONDS = 60.0
 BEHIND = 0.8
 """A GPU is behind in a column of time where it is below this share of the median GPU (a threshold of our own)."""
-IDLE = 0.02
-"""Below this share of the full scale the median GPU does nothing, and nobody is behind."""
 
 
 def imbalance_between(
@@ -95,9 +94,9 @@ def behind(values: Floats, median: Floats, full: float, share: float = BEHIND) -
     """Tell which GPUs are behind, [n_gpus, n_columns], and which columns count as working, [n_columns].
 
     A GPU is behind if its value is below ``share`` of the ``median`` [n_columns] in a working column: one in which the
-    median is above IDLE of ``full``. In other columns, and without samples (NaN), nobody is behind.
+    median is above IDLE_ACTIVITY of ``full``. In other columns, and without samples (NaN), nobody is behind.
     """
-    working = median > IDLE * full
+    working = median > IDLE_ACTIVITY * full
     late: Flags = values < np.where(working, share * median, -np.inf)  # NaN is never behind
     return late, working
 

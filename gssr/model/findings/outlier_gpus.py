@@ -6,26 +6,23 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.metrics import DETECTION_METRICS
+from gssr.model.account.late_gpus import FEW_GPUS
 from gssr.model.results import Verdict
 from gssr.model.statistics.balance import outliers
-
-_FEW = 0.34
-"""A verdict names culprits if it is about at most this share of the GPUs; what most do is no exception (a threshold of our
-own)."""
 
 
 def culprits(verdicts: Sequence[Verdict], n_gpus: int) -> tuple[int, ...]:
     """Return the positions of the GPUs that the worst verdict (not an info) blames; empty if it blames none, or more
-    than _FEW of the ``n_gpus`` GPUs."""
+    than FEW_GPUS of the ``n_gpus`` GPUs."""
     blaming = verdict_on_few(verdicts, n_gpus)
     return () if blaming is None else blaming.gpus
 
 
 def verdict_on_few(verdicts: Sequence[Verdict], n_gpus: int) -> Verdict | None:
-    """Return the worst verdict (not an info) that names GPUs, if these are at most _FEW of the ``n_gpus`` GPUs, else
+    """Return the worst verdict (not an info) that names GPUs, if these are at most FEW_GPUS of the ``n_gpus`` GPUs, else
     None."""
     blaming = next((verdict for verdict in verdicts if verdict.gpus and verdict.severity != "info"), None)
-    return None if blaming is None or len(blaming.gpus) > max(_FEW * n_gpus, 1) else blaming
+    return None if blaming is None or len(blaming.gpus) > max(FEW_GPUS * n_gpus, 1) else blaming
 
 
 def outlier_gpus(metric: str, means: Floats, full: float, blamed: Sequence[int]) -> Flags:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
+from gssr.model.account.activity import MOSTLY
 from gssr.model.account.late_gpus import LATE_CODES, WAITS_LITTLE
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown, positions_of
@@ -13,8 +14,6 @@ from gssr.model.results import LeadingLoss, Verdict
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence, finite
 
-_MOST_OF_IT = 0.7
-"""What accounts for at least this share of a difference, or of a category's time, is told as its reason."""
 WAITS = ("idle.imbalance", "communication.waiting")
 """The categories of the time in which GPUs wait for other GPUs."""
 _APART = {"early_end": "idle while other GPUs work", "late_start": "idle while other GPUs work"}
@@ -78,7 +77,7 @@ def _reason(job: JobEvidence, gpus: tuple[int, ...], others: list[int]) -> tuple
         return "files", f"which {'waits' if is_one else 'wait'} for files or the network meanwhile"
     shares = job.breakdown.shares_by_gpu
     waits = positions_of("communication.waiting") + positions_of("idle.imbalance")
-    least = _MOST_OF_IT * _difference(shares, waits, others, list(gpus))
+    least = MOSTLY * _difference(shares, waits, others, list(gpus))
     its = "its" if is_one else "their"
     for reason, verb, places in (
         ("work", "works" if is_one else "work", positions_of("working")),
@@ -148,12 +147,12 @@ def find_leading_loss(job: JobEvidence, verdicts: Sequence[Verdict]) -> LeadingL
     if hang is not None:
         share = hang.lost or 0.0
         text = f"lost: {hang.title[:1].lower()}{hang.title[1:]}"
-        return LeadingLoss(share, text) if share >= _MOST_OF_IT * float(breakdown.shares[most]) else None
+        return LeadingLoss(share, text) if share >= MOSTLY * float(breakdown.shares[most]) else None
     if name in WAITS:
         return _waiting(job, told, float(breakdown.shares[most]))
     if name == "working.slowed":
         for code, why in _SLOWED_BY.items():
-            if code in told and _share_of(breakdown, name, told[code].gpus) >= _MOST_OF_IT:
+            if code in told and _share_of(breakdown, name, told[code].gpus) >= MOSTLY:
                 return LeadingLoss(float(breakdown.shares[most]), f"lost to lower clocks {why}")
     return None
 
@@ -162,16 +161,16 @@ def _waiting(job: JobEvidence, told: dict[str, Verdict], share: float) -> Leadin
     """Say for whom or what GPUs wait, where that is the largest loss, with this ``share`` of the GPU time. ``told``: the
     verdicts by code. None if no verdict accounts for most of it."""
     awaited = find_awaited_gpus(job)
-    if awaited is not None and awaited.share >= _MOST_OF_IT * share:
+    if awaited is not None and awaited.share >= MOSTLY * share:
         return LeadingLoss(awaited.share, f"spent waiting for {awaited.clause}", awaited.gpus)
     for code in LATE_CODES:
         lost = told[code].lost if code in told else None
         begin = "" if lost is None else f"{words.percent(lost)} of the GPU time is "
-        if lost is not None and lost >= _MOST_OF_IT * share and told[code].title.startswith(begin):
+        if lost is not None and lost >= MOSTLY * share and told[code].title.startswith(begin):
             least = who_waits_least(job)[1] if code == "imbalance" else ()
             return LeadingLoss(lost, told[code].title.removeprefix(begin), least)
     for code, text in _APART.items():
-        if code in told and _share_of(job.breakdown, "idle.imbalance", told[code].gpus) >= _MOST_OF_IT:
+        if code in told and _share_of(job.breakdown, "idle.imbalance", told[code].gpus) >= MOSTLY:
             return LeadingLoss(job.breakdown.share("idle.imbalance"), f"{text}: {told[code].title}")
     return None
 

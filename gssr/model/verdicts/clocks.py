@@ -11,6 +11,7 @@ from gssr.model.verdicts import words
 from gssr.model.verdicts.awaited_gpus import AwaitedGpus, find_awaited_gpus
 from gssr.model.verdicts.job import JobEvidence, finite, group, median, positions, whole
 from gssr.model.verdicts.table import (
+    CRITICAL_COST,
     KEMPNER,
     LEAD,
     LEAST_TOLD,
@@ -33,7 +34,6 @@ _REASONS = {
 """In the order of telling."""
 _NEAR_LIMIT = 0.9
 """A GPU that draws this share of its power limit on average is held down by it."""
-_CRITICAL = Threshold("critical", 0.25, "it is critical where at least this share of the GPU time is lost to it")
 _LOW_LIMIT = (
     "The limit was set lower than the model is sold with: ask the operators whether that is meant. This shows both: "
     "nvidia-smi -q -d POWER"
@@ -47,7 +47,7 @@ _LOW_LIMIT = (
         Threshold("celsius", 95.0, "or the GPU is this hot in at least that share of the time,", KEMPNER),
         Threshold("celsius_a100", 93.0, "or, if it is an A100, this hot", KEMPNER),
         Threshold("celsius_amd", 100.0, "or, on AMD, this hot at its hotspot: MI210 and MI300A slow down there"),
-        _CRITICAL,
+        CRITICAL_COST,
     ),
     "Tell the operators which node and GPU it is (cooling, dust, a failed fan), and leave it out until it is mended.",
     needs=(("hw_thermal", "sw_thermal", "temperature"),),
@@ -68,7 +68,7 @@ def throttled_thermal(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "warning", "{some} {were} slowed down by the power brake{cost}",
-    (Threshold("share", 0.05, "the external power brake is on in at least this share of samples", NVML), _CRITICAL),
+    (Threshold("share", 0.05, "the external power brake is on in at least this share of samples", NVML), CRITICAL_COST),
     "Tell the operators: the node's power supply asks the GPUs to slow down.",
     needs=(("power_brake",),),
 )  # fmt: skip
@@ -79,7 +79,7 @@ def throttled_power_brake(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "warning", "{some} {were} slowed down by {their} hardware{cost}",
-    (Threshold("share", 0.05, "the hardware lowers the clock in at least this share of samples", NVML), _CRITICAL),
+    (Threshold("share", 0.05, "the hardware lowers the clock in at least this share of samples", NVML), CRITICAL_COST),
     "Tell the operators: the cause is heat, the power brake or the power supply. This says which: nvidia-smi -q -d "
     "PERFORMANCE",
     needs=(("hw_slowdown",),),
@@ -244,7 +244,7 @@ def _clocks(job: JobEvidence) -> tuple[Floats, Floats]:
     "warning", "{some} ran at a slower clock, and no reason was recorded{cost}",
     (
         Threshold("clock", 0.9, "the SM clock, at work, is below this share of the median GPU's, or of its model's highest"),
-        _CRITICAL,
+        CRITICAL_COST,
     ),
     "Application clocks may have been left set. Compare this node with another: nvidia-smi -q -d CLOCK",
     needs=(("sm_clock",), LEAD),

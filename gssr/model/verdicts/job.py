@@ -8,9 +8,10 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.account.active_time import clock_at_work
-from gssr.model.account.activity import does_something
+from gssr.model.account.activity import AT_WORK, MOSTLY, WORKING_SHARE, does_something
 from gssr.model.account.book import GpuTimeAccount, account_for
-from gssr.model.account.late_gpus import LateGpus, find_late_gpus
+from gssr.model.account.late_gpus import FEW_GPUS, LateGpus, find_late_gpus
+from gssr.model.account.quiet_kernels import SAME_CLOCK
 from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.evidence.evidence import Evidence, over_gpus
@@ -18,15 +19,6 @@ from gssr.model.evidence.gather import MOVED
 from gssr.model.verdicts import words
 from gssr.model.verdicts.table import REGISTERED, RuleTable
 
-_WORKS = 0.5
-"""A GPU is at work in a bin in which it is at least this share as active as in its busiest ones."""
-_BUSIEST = 90
-"""The percentile of a GPU's bins that stands for its busiest ones: single spikes don't move it."""
-_SLOWED = 0.9
-"""A clock below this share of the usual one slows a GPU down by more than boost clocks differ."""
-_FEW = 0.34
-"""Up to this share of the GPUs are an exception; what most of them do is none."""
-_MOSTLY = 0.5
 _STOPPED = 0.35
 """GPUs have stopped working where less than this share of the usual work is done: the rest of a bin in which they stop."""
 _SPINNING_POWER = 0.5
@@ -98,7 +90,7 @@ class JobEvidence:
     def last_work(self) -> float:
         """The time at which GPUs last computed, unix s; the window's start if they never did."""
         works = self.breakdown.share_over_time("working") * ~self.spins_by_power
-        usual = float(np.percentile(works, _BUSIEST)) if len(works) else 0.0
+        usual = float(np.percentile(works, AT_WORK)) if len(works) else 0.0
         does = works >= max(_STOPPED * usual, 0.02)
         does[1:] &= does[:-1]  # a single bin may be the first values of counters that were blank before
         at = np.flatnonzero(does)
@@ -111,7 +103,7 @@ class JobEvidence:
         power = self.in_time("power_usage")
         if self.evidence.has("sm_active") or not np.isfinite(power).any():
             return np.zeros(len(power), bool)
-        return np.asarray(np.nan_to_num(power, nan=np.inf) < _SPINNING_POWER * np.nanpercentile(power, _BUSIEST), bool)
+        return np.asarray(np.nan_to_num(power, nan=np.inf) < _SPINNING_POWER * np.nanpercentile(power, AT_WORK), bool)
 
     @cached_property
     def is_hanging(self) -> bool:
@@ -132,9 +124,9 @@ class JobEvidence:
         activity = self.account.activity
         active = np.where(activity.is_known & self.steady, activity.active, 0.0)
         busiest = (
-            np.percentile(active, _BUSIEST, axis=1, keepdims=True) if active.shape[1] else np.zeros((len(active), 1))
+            np.percentile(active, AT_WORK, axis=1, keepdims=True) if active.shape[1] else np.zeros((len(active), 1))
         )
-        return np.asarray((active >= _WORKS * busiest) & (active > 0) & self.used[:, None], bool)
+        return np.asarray((active >= WORKING_SHARE * busiest) & (active > 0) & self.used[:, None], bool)
 
     @cached_property
     def late_gpus(self) -> LateGpus | None:
@@ -143,8 +135,8 @@ class JobEvidence:
         waited for (inferred)."""
         if self.evidence.of_job is not None:
             return None
-        found = find_late_gpus(self.account, self.evidence.node_of, self.evidence.interval)
-        if (found is None or not found.gpus) and 0 < len(self.slowed_gpus) <= _FEW * self.used.sum():
+        found = find_late_gpus(self.account, self.evidence.node_of)
+        if (found is None or not found.gpus) and 0 < len(self.slowed_gpus) <= FEW_GPUS * self.used.sum():
             waits = self.waits_over_time
             share = self.breakdown.share("idle.imbalance") + self.breakdown.share("communication.waiting")
             return LateGpus("straggler", tuple(sorted(self.slowed_gpus)), share, waits > 0)
@@ -159,7 +151,7 @@ class JobEvidence:
         waits = self.breakdown.shares_by_gpu[:, POSITIONS["idle.input_output"]]
         others = self.used & ~np.isin(np.arange(len(waits)), late.gpus)
         longer = waits[list(late.gpus)].mean() - (waits[others].mean() if others.any() else 0.0)
-        return bool(longer >= _MOSTLY * late.share)
+        return bool(longer >= MOSTLY * late.share)
 
     @cached_property
     def clocks_at_work(self) -> Floats:
@@ -177,7 +169,7 @@ class JobEvidence:
         usual = {model: median(clocks[models == model]) for model in set(models.tolist())}
         of_model = np.array([usual[model] for model in models.tolist()])
         pace = np.divide(clocks, of_model, out=np.full(len(clocks), np.nan), where=of_model > 0)
-        return set(np.flatnonzero(pace < _SLOWED).tolist())
+        return set(np.flatnonzero(pace < SAME_CLOCK).tolist())
 
     @cached_property
     def waits_by_gpu(self) -> Floats:

@@ -7,8 +7,9 @@ second. What a sentence says of rates holds on average over the time that it cla
 import numpy as np
 
 from gssr.arrays import Flags, Floats
+from gssr.model.account.active_time import ONE_WARP_PER_SCHEDULER
 from gssr.model.account.activity import does_something
-from gssr.model.account.compare_gpus import LONGEST_INTERVAL
+from gssr.model.account.compare_gpus import LONG_SAMPLES
 from gssr.model.account.idle_time import BUSY_CORES, MOVED_BYTES
 from gssr.model.account.late_gpus import LateGpus
 from gssr.model.account.link_traffic import is_nvlink_quiet
@@ -18,6 +19,7 @@ from gssr.model.verdicts import words
 from gssr.model.verdicts.awaited_gpus import find_awaited_gpus, waits_by_node, who_waits_least
 from gssr.model.verdicts.job import JobEvidence, group, holds, stretches
 from gssr.model.verdicts.table import (
+    CRITICAL,
     LEAD,
     LEAST_TOLD,
     Rule,
@@ -28,8 +30,6 @@ from gssr.model.verdicts.table import (
     register_rule,
 )
 
-CRITICAL = 0.25
-"""A quarter of the GPU time lost is critical: a job on four GPUs would do with three."""
 _WRITTEN = ("write_bytes", "net_tx_bytes", "fabric_tx_bytes")
 _MOVED = ("read_bytes", "net_rx_bytes", "fabric_rx_bytes", *_WRITTEN)
 _READ_AHEAD = "Read ahead in more workers, or stage files to node-local storage."
@@ -477,8 +477,6 @@ _PAUSED = (
     Threshold("warning", 0.05, "idle, unexplained: at least this share of the GPU time, all GPUs at once for seconds"),
     Threshold("critical", CRITICAL, "from this share on it is critical"),
 )
-_MOST_OF_IT = 0.5
-"""A sentence on pauses tells of at least this share of the time that it says is lost."""
 _REGULAR = 0.15
 """Distances between pauses that differ by less than this share are a rhythm."""
 
@@ -556,12 +554,12 @@ def _find_pauses(job: JobEvidence) -> list[tuple[float, float]]:
     times, width = job.breakdown.times, job.breakdown.width
     found = [(float(times[first]), float(times[end - 1]) + width) for first, end in stretches(idle) if end - first >= 2]
     lost = job.breakdown.share("idle.unexplained") * job.evidence.seconds
-    return found if sum(end - first for first, end in found) >= _MOST_OF_IT * lost else []
+    return found if sum(end - first for first, end in found) >= lost / 2 else []
 
 
 def _may_beat(job: JobEvidence) -> bool:
     """Tell whether a rhythm may be the beat of steps with samples that each show a moment only."""
-    return job.account.activity.engine == "gpu_utilization" or job.evidence.interval > LONGEST_INTERVAL
+    return job.account.activity.engine == "gpu_utilization" or job.evidence.interval > LONG_SAMPLES
 
 
 def _period(found: list[tuple[float, float]]) -> float | None:
@@ -575,7 +573,9 @@ def _period(found: list[tuple[float, float]]) -> float | None:
 
 _FEW_SMS = (
     *_loss("working.few_sms"),
-    Threshold("occupancy", 0.0625, "warps per SM, of all that it holds: one for each of its four schedulers"),
+    Threshold(
+        "occupancy", ONE_WARP_PER_SCHEDULER, "warps per SM, of all that it holds: one for each of its four schedulers"
+    ),
 )
 
 

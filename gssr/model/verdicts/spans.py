@@ -9,10 +9,19 @@ from gssr.model.account.late_gpus import working_spans
 from gssr.model.evidence.evidence import Evidence, over_gpus
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence, finite, group, holds, kendall, positions, stretches
-from gssr.model.verdicts.table import CSCS, LEAD, Rule, RuleMatch, Threshold, finding, finding_in_words, register_rule
+from gssr.model.verdicts.table import (
+    CRITICAL_COST,
+    CSCS,
+    LEAD,
+    Rule,
+    RuleMatch,
+    Threshold,
+    finding,
+    finding_in_words,
+    register_rule,
+)
 
 _GOING_ON = ("running", "lost")
-_CRITICAL = Threshold("critical", 0.25, "it is critical where at least this share of the GPU time is lost to it")
 
 
 @register_rule(
@@ -20,7 +29,7 @@ _CRITICAL = Threshold("critical", 0.25, "it is critical where at least this shar
     (
         Threshold("share", 0.05, "a GPU begins later than the first of them by at least this share of the time"),
         Threshold("seconds", 5.0, "and by at least this many seconds"),
-        _CRITICAL,
+        CRITICAL_COST,
     ),
     "See what these nodes did meanwhile: a slow file system, an image being pulled, a rank waiting for its data.",
     needs=(LEAD,),
@@ -36,7 +45,7 @@ def late_start(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     (
         Threshold("share", 0.05, "a GPU stops earlier than the last of them by at least this share of the time"),
         Threshold("seconds", 5.0, "and by at least this many seconds"),
-        _CRITICAL,
+        CRITICAL_COST,
     ),
     "Look for a rank that died, or share the work out in smaller pieces so that all end together.",
     needs=(LEAD,),

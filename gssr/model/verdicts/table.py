@@ -28,6 +28,8 @@ TRACES = "traces"
 LEAST_TOLD = 0.05
 """A loss of this share of the GPU time is told, as an info where healthy jobs lose as much: silence would say that there is
 none."""
+CRITICAL = 0.25
+"""A quarter of the GPU time lost is critical: a job on four GPUs would do with three."""
 LEAD = DETECTION_METRICS
 """What tells work from waiting, best first."""
 
@@ -42,6 +44,11 @@ class Threshold(NamedTuple):
     meaning: str
     source: str = OURS
     least: float = 0.0
+
+
+CRITICAL_COST = Threshold(
+    "critical", CRITICAL, "it is critical where at least this share of the GPU time is lost to it"
+)
 
 
 class Rule(NamedTuple):
