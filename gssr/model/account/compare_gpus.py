@@ -22,6 +22,8 @@ SCRAPED, COUNTERS_TAKE_TURNS = "prometheus", ("7.", "8.")
 TOGETHER = 0.5
 """GPUs take turns if what all wait together varies by less than this share of what it would by chance; differences last if
 they are correlated by more from one bin to the next."""
+FINE_SECONDS = 1.0
+"""GPUs are compared over so many seconds at least: in shorter bins each is idle at other moments of the same work."""
 LONG_SAMPLES = 5.0
 """Samples further apart than this (s) hold many steps of most programs: causes are told from how they vary."""
 
@@ -32,17 +34,18 @@ def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence) -> Floa
     ``waits`` are shares of bins [n_gpus, n_bins], ``inside`` the cells that count. Returns shares of bins, at most
     ``waits``.
     """
-    known = np.where(inside, waits, np.nan)
+    fine = max(1, int(np.ceil(FINE_SECONDS / evidence.width)))
+    known = mean_of_groups(np.where(inside, waits, np.nan), fine)
     n_nodes, together = len(evidence.nodes), _are_read_together(evidence)
     longer, least = np.zeros_like(waits), np.full((n_nodes, waits.shape[1]), np.nan)
     for node in range(n_nodes):
         of = evidence.node_of == node
         if of.sum() > 1:
-            longer[of] = _above_least(known[of]) if together else _beyond_chance(known[of], evidence)
+            longer[of] = _above_least(known[of]) if together else _beyond_chance(known[of], fine, evidence)
         least[node] = _least(known[of])
     if n_nodes > 1:
-        longer += _beyond_chance(least, evidence)[evidence.node_of]
-    longer = np.minimum(longer, waits)
+        longer += _beyond_chance(least, fine, evidence)[evidence.node_of]
+    longer = np.where(inside, np.minimum(longer, waits), 0.0)
     return np.where(longer > NOISE, longer, 0.0)
 
 
@@ -75,22 +78,21 @@ def _are_read_together(evidence: Evidence) -> bool:
     )
 
 
-def _beyond_chance(waits: Floats, evidence: Evidence) -> Floats:
+def _beyond_chance(waits: Floats, fine: int, evidence: Evidence) -> Floats:
     """Find by how much GPUs, or the least waiting ones of each node, wait longer than the others if each is read at
-    moments of its own. ``waits`` are shares of bins [n, n_bins]; NaN is unknown.
+    moments of its own. ``waits`` are shares of bins [n, n_bins], alike in each group of ``fine`` bins; NaN is unknown.
 
-    Every bin is compared with the one that waits least in it if the differences last from one bin to the next or some wait
+    Every group is compared with the one that waits least in it if the differences last from one to the next or some wait
     while others don't. Otherwise the means over all bins are compared, and CERTAIN standard deviations of such a mean are
     subtracted, as the rest may be chance: a row that waits longer does so in the same share of all that it waits.
 
     Returns shares of bins [n, n_bins], never below 0, with 0 where nothing is known.
     """
-    near = _above_least(waits)
-    if (evidence.interval <= LONG_SAMPLES and _lasts(near)) or _alternate(waits):
-        return near
-    n = waits.shape[1]
-    mean = mean_of_groups(waits, n)
-    longer = _above_least(mean) - CERTAIN * _chance(waits) / np.sqrt(n)
+    groups = waits[:, ::fine]
+    if (evidence.interval <= LONG_SAMPLES and _lasts(_above_least(groups))) or _alternate(groups):
+        return _above_least(waits)
+    mean = mean_of_groups(waits, waits.shape[1])
+    longer = _above_least(mean) - CERTAIN * _chance(groups) / np.sqrt(groups.shape[1])
     part = np.where(longer > NOISE, longer / np.maximum(mean, 1e-9), 0.0)
     return np.asarray(part * np.nan_to_num(waits), np.float64)
 
