@@ -47,7 +47,7 @@ from gssr.report.page import (
     time_axis,
     why_no_score,
 )
-from gssr.score import CAVEAT, DEFINITION, SCALE
+from gssr.score import CAVEAT, DEFINITION, SCALE, saturation_score
 
 _NUMBERS = ("mean", "median", "p05", "p95", "min", "max")
 
@@ -92,12 +92,28 @@ def _score(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]
     rows += remark(CAVEAT, width)
     if options.verbosity == "high":
         rows += remark(DEFINITION, width)
+        rows += remark(text, width) if (text := _what_moves_the_score(analysis)) else []
     if analysis.gpus:
         rows += remark(imbalance_text(analysis, best or "sm_active"), width, "plain", label="imbalance")
         for label, text in standing_texts(analysis):
             rows += remark(text, width, "plain", label=label)
         rows += _course(analysis, options, marks)
     return rows
+
+
+def _what_moves_the_score(analysis: Analysis) -> str:
+    """Say by how much the score would change with a tenth more of each of its inputs alone, of shares of time up to all of
+    it; empty if one of the inputs is unknown."""
+    names = ("sm_active", "flop_active", "sm_occupancy")
+    found = [analysis.metrics[name].mean for name in names if name in analysis.metrics]
+    means = [mean for mean in found if mean is not None]
+    if len(means) < len(names):
+        return ""
+    score, changes = saturation_score(*means), []
+    for at, name in enumerate(names):
+        more = [*means[:at], min(1.1 * means[at], max(means[at], 1.0)), *means[at + 1 :]]
+        changes.append(f"{metric_of(name).label} {saturation_score(*more) - score:+.3f}")
+    return f"with a tenth more of one input alone: {', '.join(changes)}"
 
 
 def standing_texts(analysis: Analysis) -> list[tuple[str, str]]:

@@ -28,6 +28,7 @@ from gssr.render.roles import text_of
 from gssr.report.json_document import document
 from gssr.report.page import PageOptions, Parts, Verbosity, series_needed
 from gssr.report.terminal import page, pages, to_text
+from gssr.score import score_of_means
 from gssr.store.format.rows import Event
 
 Golden = Callable[[str, str], None]
@@ -42,6 +43,7 @@ RUNS: dict[str, Callable[[], Analysis]] = {
     "one_sample": one_sample,
     "no_counters": without_counters,
 }
+PIPES = ("fp64_active", "fp32_active", "fp16_active", "tensor_active")
 VERBOSITIES: tuple[Verbosity, ...] = ("low", "medium", "high")
 
 
@@ -171,6 +173,18 @@ def test_the_headline_gives_the_numbers_of_the_breakdown() -> None:
 def test_the_score_never_stands_without_its_caveat(name: str) -> None:
     words = " ".join(_text(RUNS[name](), Parts()).split())
     assert "indicative only: it does not compare algorithms and does not replace time to solution" in words
+
+
+def test_the_page_says_what_a_tenth_more_of_each_input_would_do_to_the_score() -> None:
+    found = analysis()
+    text = " ".join(_text(found, verbosity="high").split())
+    said = re.search(r"of one input alone: SM active (\S+), FLOP active (\S+), SM occupancy (\S+)", text)
+    assert said is not None and found.score is not None
+    means = {name: found.metrics[name].mean or 0.0 for name in ("sm_active", "sm_occupancy", *PIPES)}
+    assert score_of_means(means) == pytest.approx(found.score, abs=1e-3)
+    for change, names in zip(said.groups(), (["sm_active"], PIPES, ["sm_occupancy"]), strict=True):
+        more = score_of_means(means | {name: min(1.1 * means[name], 1.0) for name in names})
+        assert more is not None and more - found.score == pytest.approx(float(change), abs=1e-3)
 
 
 @pytest.mark.parametrize(
