@@ -140,7 +140,7 @@ def mean_of_groups(values: Floats, n: int) -> Floats:
     if n <= 1:
         return values
     padded = np.pad(values, ((0, 0), (0, -values.shape[1] % n)), constant_values=np.nan)
-    groups = padded.reshape(len(values), -1, n)
+    groups = padded.reshape(len(values), padded.shape[1] // n, n)
     known = np.isfinite(groups)
     count = known.sum(axis=2)
     total = np.where(known, groups, 0.0).sum(axis=2)
