@@ -295,6 +295,8 @@ def _yield_breakdown(own: Exported) -> Rows:
 
 
 def _make_use_reader(name: str) -> Callable[[Exported], Rows]:
+    """Make a function that yields the rows of ``host_samples`` or ``workload_samples`` (``name``) of an exported run in
+    batches, without values that their columns can't hold."""
     names = [column.name for column in TABLES[name]]
     return lambda own: (sound_rows(name, names, batch) for batch in use_rows(own.reader, name))
 

@@ -132,6 +132,8 @@ class SampleRows:
         return self._read_through_sqlite(wanted._replace(first=first, last=last))
 
     def _read_through_sqlite(self, wanted: SampleQuery) -> Samples:
+        """Read the rows that are wanted with an SQL query, one thread at a time. For what is left out see
+        ``_query_rows``."""
         with self._lock:
             return self._query_rows(wanted)
 
