@@ -19,7 +19,7 @@ ROWS = {
     "host_samples": "One row per node and second, written by one rank of the node. All values are for the whole node,\n"
     "other jobs included. RDMA traffic (what MPI or NCCL send that way) is in the fabric columns, not in the network\n"
     "columns ([profile.md](profile.md#host-metrics)). Files of an earlier version lack the fabric columns.",
-    "workload_samples": "One row per rank and second, for the workload's own processes: those of its process group, and\n"
+    "workload_samples": "One row per rank and second, for the command's own processes: those of its process group, and\n"
     "its descendants.",
     "gpu_processes": "Which processes were on a GPU, and what they used: by default the job's own alone, see\n"
     "[profile.md](profile.md#processes-on-the-gpus). Each GPU is sampled once a second, and all its processes are\n"

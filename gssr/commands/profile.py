@@ -184,7 +184,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
 
     if options.wrap is not None:
         if workload:
-            return fail("give the workload either with --wrap or as a command, not both", USAGE)
+            return fail("give the command either with --wrap or after --, not both", USAGE)
         workload = shell_command(options.wrap)
         if not options.wrap.strip():
             return fail("--wrap: there is no command in it", USAGE)

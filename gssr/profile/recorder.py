@@ -142,7 +142,7 @@ class SamplerProcess:
     def ended(self, exit_code: int, state: str, when: float) -> None:
         """Tell the sampler that the workload has ended; it finishes the recording and exits."""
         if not self._tell("ended", str(exit_code), state, repr(when)):
-            self._afterword.add("end", f"the workload ended: {state}, exit code {exit_code}")
+            self._afterword.add("end", f"the command ended: {state}, exit code {exit_code}")
             self._afterword.finish()
         if self._ear is not None:
             self._ear.remove()

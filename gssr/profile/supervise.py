@@ -268,7 +268,7 @@ class Supervisor(Attendant):
         try:
             self._watch()
         except Exception as error:
-            say(f"an error in gssr: {error!r}; the workload runs on")
+            say(f"an error in gssr: {error!r}; the command runs on")
             if self._status is None:
                 self._status = wait_plainly(self._pid)
         if self._start_error:
@@ -284,7 +284,7 @@ class Supervisor(Attendant):
         if self._max_runtime is not None:
             self._deadline = time.monotonic() + self._max_runtime
         while True:
-            self._follow_sampler("; the workload runs on")
+            self._follow_sampler("; the command runs on")
             self._follow_workload()
             self._follow_start()
             self._follow_live()
@@ -374,7 +374,7 @@ class Supervisor(Attendant):
         """Pass a signal that came to us on to the workload, with what it means for the terminal and the live screen."""
         if self._live is not None:
             if sig == signal.SIGHUP:
-                self._recorder.event("signal", "not passed on: SIGHUP; the workload runs on without a terminal")
+                self._recorder.event("signal", "not passed on: SIGHUP; the command runs on without a terminal")
                 self._live.lose()
                 return
             if sig in (signal.SIGWINCH, signal.SIGCONT) and self._live.resize(pane=self._live.up):
@@ -414,7 +414,7 @@ class Supervisor(Attendant):
         self._signal_group(signal.SIGTERM)
         self._signal_group(signal.SIGCONT)  # stopped processes get it as well
         self._recorder.event("timeout", f"SIGTERM sent after the {self._max_runtime:g} s of --max-runtime")
-        say_for_all(f"--max-runtime of {self._max_runtime:g} s reached: the workload is being ended", running=True)
+        say_for_all(f"--max-runtime of {self._max_runtime:g} s reached: the command is being ended", running=True)
 
     def _asks_for_end(self, sig: int) -> bool:
         """Tell whether a signal asks for the end. Under the live screen SIGHUP does not: the terminal leaves the job,

@@ -305,7 +305,7 @@ def host_texts(analysis: Analysis) -> list[tuple[str, str]]:
     if use is None:
         return []
     return [
-        (label, ", ".join(pieces)) for label, pieces in (("nodes", _nodes(use)), ("workload", _workload(use))) if pieces
+        (label, ", ".join(pieces)) for label, pieces in (("nodes", _nodes(use)), ("command", _workload(use))) if pieces
     ]
 
 

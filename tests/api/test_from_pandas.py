@@ -129,7 +129,7 @@ def test_nodes_processes_and_how_it_ended_are_recorded(tmp_path: Path, capsys: p
     assert (use.workload_cpu, use.workload_rss, use.workload_processes) == (5.0, 2 << 30, None)
     assert main(["analyze", str(tmp_path / "a.sql")]) == 0
     page = " ".join(capsys.readouterr().out.split())
-    assert "failed" in page and "nodes CPU 41.7 % busy workload 5.00 cores busy, at most 2,048 MiB resident" in page
+    assert "failed" in page and "nodes CPU 41.7 % busy command 5.00 cores busy, at most 2,048 MiB resident" in page
     host["fabric_tx_bytes"] = 1e9
     gssr.from_pandas(table(), tmp_path / "b.sql", host=host, state="timeout")
     assert main(["analyze", "-v", "high", str(tmp_path / "b.sql")]) == 0

@@ -50,7 +50,7 @@ def frame_of(values: ArrayLike, width: float = 10.0, metric: str = "sm_active", 
         first_time=np.where(known.any(axis=1), START + np.argmax(known, axis=1) * width, np.nan),
         latest=np.where(known.any(axis=1), grid[np.arange(n_gpus), column], np.nan),
         grid=shown, space=over_space(shown), whole=window, recent=window, window=window, moment={}, host=None,
-        events=(Event(START, "nid000001", None, 0, "start", "the workload was started"),),
+        events=(Event(START, "nid000001", None, 0, "start", "the command was started"),),
         problem=None, following=True,
     )  # fmt: skip
     return replace(frame, **changes)  # type: ignore[arg-type]

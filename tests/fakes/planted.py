@@ -206,10 +206,10 @@ def write(path: str, plant: Plant, seed: int = 1) -> None:
         list(job.values),
         1.0,
     )
-    writer.event(START, "start", "the workload was started as process 4242")
+    writer.event(START, "start", "the command was started as process 4242")
     for time, kind, gpu, message in job.events:
         writer.event(START + time, kind, message, gpu)
-    writer.event(end, "end", "the workload ended: completed, exit code 0")
+    writer.event(end, "end", "the command ended: completed, exit code 0")
     for first in range(0, plant.seconds, CHUNK_SECONDS):
         there = ~job.absent[first : first + CHUNK_SECONDS]
         second, gpu = np.nonzero(there)

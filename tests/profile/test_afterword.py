@@ -38,9 +38,9 @@ def events(path: Path) -> list[tuple]:
 def test_events_are_added_beside_what_is_there(path):
     words = Afterword(str(path), "mine", 2, "node1")
     words.add("backend_lost", "it crashed")
-    words.add("end", "the workload ended")
+    words.add("end", "the command ended")
     words.finish()
-    assert events(path) == [("backend_lost", 2, "node1", "it crashed"), ("end", 2, "node1", "the workload ended")]
+    assert events(path) == [("backend_lost", 2, "node1", "it crashed"), ("end", 2, "node1", "the command ended")]
 
 
 def test_they_are_few(path):

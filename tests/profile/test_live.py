@@ -417,7 +417,7 @@ def test_a_lost_terminal_harms_nothing(live: Open, tmp_path: Path, how: str, lef
     assert terminal.code() == 7
     assert terminal.log().endswith("99999\n100000\n")
     assert state_of(tmp_path) == ("failed", 7)
-    assert "not passed on: SIGHUP; the workload runs on without a terminal" in events_of(tmp_path)
+    assert "not passed on: SIGHUP; the command runs on without a terminal" in events_of(tmp_path)
     assert "100000" not in terminal.text()
     terminal.nothing_is_left()
 

@@ -138,7 +138,7 @@ def test_a_killed_sampler_loses_nothing_that_was_committed_and_the_run_is_lost(t
         (tmp_path / "go").touch()
         said = supervisor.communicate(timeout=60)[1]
     assert supervisor.returncode == 5
-    assert said == "gssr: recording stopped: the sampler was killed by signal 9; the workload runs on\n"
+    assert said == "gssr: recording stopped: the sampler was killed by signal 9; the command runs on\n"
     reader = run_of(tmp_path)
     assert reader.state == "lost" and reader.run.exit_code is None
     samples = reader.samples(["sm_active"])

@@ -63,7 +63,7 @@ def begin(environ, output="a.sql", **flags):
         "sampling_ms": 3.6e6,  # so long without a word, and it is still going on
     }  # fmt: skip
     writer.begin(run, {"rank": place.rank})
-    writer.event(0.0, "start", "the workload was started")
+    writer.event(0.0, "start", "the command was started")
     return found, writer
 
 

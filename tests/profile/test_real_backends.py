@@ -261,13 +261,13 @@ class TestABrokenDriver:
         (tmp_path / "go").touch()
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (9, "done\n")
-        assert err == "gssr: recording stopped: the sampler was killed by signal 11; the workload runs on\n"
+        assert err == "gssr: recording stopped: the sampler was killed by signal 11; the command runs on\n"
         until(lambda: "end" in messages(run_of(tmp_path)), "the last words, which are not waited for long")
         reader = run_of(tmp_path)
         assert reader.state == "lost" and reader.n_rows > 4
         told = messages(reader)
         assert told["backend_lost"] == ["recording stopped: the sampler was killed by signal 11"]
-        assert told["end"] == ["the workload ended: failed, exit code 9"]
+        assert told["end"] == ["the command ended: failed, exit code 9"]
         assert sum(bucket[0] for bucket in reader.buckets().vectors) == reader.n_rows
 
     def test_one_that_hangs_from_the_start_does_not_delay_the_end(self, tmp_path, start):
@@ -279,7 +279,7 @@ class TestABrokenDriver:
         assert "still being finished" not in err
         reader = run_of(tmp_path)
         assert (reader.state, reader.run.exit_code, reader.n_rows) == ("failed", 3, 0)
-        assert "has not answered by the end of the workload" in messages(reader)["backend"][0]
+        assert "has not answered by the end of the command" in messages(reader)["backend"][0]
 
     def test_one_that_is_slow_to_open_is_sampled_from_then_on_and_the_host_meanwhile(self, tmp_path, start):
         (tmp_path / "command").write_text("hang")

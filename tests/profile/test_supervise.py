@@ -298,7 +298,7 @@ def test_daemonising_workload_is_not_waited_for(supervised: Start) -> None:
 def test_max_runtime_ends_politely(supervised: Start) -> None:
     began = time.monotonic()
     run = supervised("sh", "-c", "trap 'echo saved; exit 4' TERM; sleep 60 & wait", options={"max_runtime": 3})
-    assert run.result() == (4, "saved\n", "gssr: --max-runtime of 3 s reached: the workload is being ended\n")
+    assert run.result() == (4, "saved\n", "gssr: --max-runtime of 3 s reached: the command is being ended\n")
     assert time.monotonic() - began < 30
     assert run.log.end() == (4, "timeout")
     assert run.log.events("timeout") == ["SIGTERM sent after the 3 s of --max-runtime"]
@@ -364,8 +364,8 @@ def test_samplers_lines_are_shown_and_its_end_is_waited_for(supervised: Start) -
 @pytest.mark.parametrize(
     ("sampler", "lines"),
     [
-        ("is killed", "gssr: recording stopped: the sampler was killed by signal 9; the workload runs on\n"),
-        ("crashes", "gssr: recording stopped: the sampler exited with code 5; the workload runs on\n"),
+        ("is killed", "gssr: recording stopped: the sampler was killed by signal 9; the command runs on\n"),
+        ("crashes", "gssr: recording stopped: the sampler exited with code 5; the command runs on\n"),
         ("says why", "gssr: no GPU here: recording the host only\n"),
         ("ends early", ""),
     ],

@@ -145,7 +145,7 @@ def test_a_rank_that_said_it_could_not_sample_yet_needs_no_samples() -> None:
     both, whole = ran(0) | refused(1), recorded(0)
     without = whole._replace(gpus=whole.gpus[:-1])
     assert len(verdict(race("", ""), both, without).lost) == 1
-    both[0, 3] = ran(0, said="gssr: no GPU is sampled: it has not answered by the end of the workload\n")[0, 3]
+    both[0, 3] = ran(0, said="gssr: no GPU is sampled: it has not answered by the end of the command\n")[0, 3]
     found = verdict(race("", ""), both, without)
     assert (found.problems, found.unsampled, found.unrecorded) == ([], 1, 0)
 

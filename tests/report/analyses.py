@@ -171,7 +171,7 @@ def analysis(
         "gpu_hours": n_gpus * seconds / 3600, "exact": True,
         "series": {name: over_space(grid) for name, grid in grids.items()}, "gpu_series": grids,
         "events": (
-            Event(START, "nid000001", None, 0, "start", "the workload was started"),
+            Event(START, "nid000001", None, 0, "start", "the command was started"),
             Event(START + 132.0, None, None, None, "gap", "no samples for 9.0 s: the sampler was held up"),
             Event(START + 240.0, "nid000004", n_gpus * 64, 15, "gpu_lost", "GPU 3 no longer answers"),
         ) if n_samples else (),

@@ -61,7 +61,7 @@ def record(
             writer.add([(gpu, time + begin, *values)])
         writer.tick(time + begin)
     end = START + begin + n_ticks * STEP
-    writer.event(START + begin, "start", "the workload was started")
+    writer.event(START + begin, "start", "the command was started")
     writer.add_host(end, [0.5, 1.0, 10, 20, 0.0, 0.0, 0.0, float(rank), 0.0, float(rank)])
     writer.add_workload(end, [1.0, 1000 + rank, 3])
     writer.event(end, "backend", f"rank {rank} of {run_id}", 0 if uuids else None)

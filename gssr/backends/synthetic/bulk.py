@@ -112,10 +112,10 @@ def _write(
         MEASURES,
         interval,
     )
-    writer.event(START, "start", "the workload was started")
+    writer.event(START, "start", "the command was started")
     for time, kind, lost, message in _losses(scenario, n_gpus, seconds):
         writer.event(START + time, kind, message, lost)
-    writer.event(end, "end", "the workload ended: completed, exit code 0")
+    writer.event(end, "end", "the command ended: completed, exit code 0")
 
     stretch = seconds / LENGTH if scenario.stretches else 1.0
     all_traits = stack([traits(scenario, position, len(gpus), gpu.uuid, seed) for position, gpu in enumerate(gpus)])

@@ -95,7 +95,7 @@ RUN_COLUMNS = (
     Column("user", "TEXT", "who ran it"),
     Column("cluster", "TEXT", "name of the cluster"),
     Column("state", "TEXT NOT NULL", "running, completed, failed, timeout, killed or lost"),
-    Column("started_at", "REAL", "unix time of the workload's start, s"),
+    Column("started_at", "REAL", "unix time of the command's start, s"),
     Column("duration_s", "REAL NOT NULL", "from start to end, or to the last sample, s"),
     Column("n_nodes", "INTEGER NOT NULL", "number of nodes"),
     Column("n_gpus", "INTEGER NOT NULL", "number of GPUs"),

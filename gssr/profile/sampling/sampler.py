@@ -320,9 +320,7 @@ class _Sampler:
         data = os.read(self._inbox, 1 << 16)
         if not data:
             self.orphaned = True
-            self._writer.event(
-                self._clock.now(), "signal", "the supervisor is gone; the workload is watched to its end"
-            )
+            self._writer.event(self._clock.now(), "signal", "the supervisor is gone; the command is watched to its end")
             self._check_workload(self._clock.now())
         self._hear_all(data)
 
@@ -343,7 +341,7 @@ class _Sampler:
             self._workload, when = int(words[1]), self._clock.of_system(float(words[2]))
             self._workload_start = process_start(self._workload)
             writer.started(when)
-            writer.event(when, "start", f"the workload was started as process {words[1]}")
+            writer.event(when, "start", f"the command was started as process {words[1]}")
             from gssr.backends.memory_cgroup import MemoryCgroup
             from gssr.backends.workload_processes import WorkloadSampler
 
@@ -356,7 +354,7 @@ class _Sampler:
         elif kind == "ended":
             code, state, when = int(words[1]), words[2], self._clock.of_system(float(words[3]))
             self._end = (None if self._plan.attached else code, state, when)  # what is recorded from beside has its own
-            what = "the recording ended" if self._plan.attached else f"the workload ended: {state}, exit code {code}"
+            what = "the recording ended" if self._plan.attached else f"the command ended: {state}, exit code {code}"
             writer.event(when, "end", what)
             if state == "killed" and code == _KILLED and self._memory is not None:
                 self._keep_out_of_memory(when)
@@ -367,14 +365,14 @@ class _Sampler:
         why = self._memory.explain_kill(self._resident)
         if why is not None:
             process = self._plan.process
-            who = f"rank {process['rank']} on {process['node']}" if self._plan.siblings else "the workload"
+            who = f"rank {process['rank']} on {process['node']}" if self._plan.siblings else "the command"
             self._writer.event(when, "out_of_memory", f"{who} ran {why}")
 
     def _check_workload(self, now: float) -> None:
         """End the recording if the workload is gone, now that no supervisor will say so."""
         if self._workload is None or process_start(self._workload) != self._workload_start:
             self._end = (None, "killed", now)
-            what = "the supervisor" if self._plan.attached else "the workload"
+            what = "the supervisor" if self._plan.attached else "the command"
             self._writer.event(now, "end", f"{what} is gone; nobody saw its exit code")
 
     def _finish(self) -> int:

@@ -473,10 +473,10 @@ class Share:
         if self._opening is not None:
             what = "what another rank sampled can't be taken over" if self._settled else NO_GPU
             asked = f"{self._plan.backend}, asked {monotonic() - self._asked:.1f} s ago"
-            self._announce(now, "backend", f"{what}: {asked}, has not answered by the end of the workload", what)
+            self._announce(now, "backend", f"{what}: {asked}, has not answered by the end of the command", what)
         if self._engine is not None:
             if self._found is None:
-                told = f"{NO_GPU}: the hostengine has not answered by the end of the workload"
+                told = f"{NO_GPU}: the hostengine has not answered by the end of the command"
                 self._announce(now, "backend", told, NO_GPU)
             self._record(now, *self._engine.close())
         backend, self._backend = self._backend, None

@@ -46,9 +46,9 @@ NO_GPU = "no GPU is sampled"
 """How the line from the sampler, and its event of the kind backend, begins that says so, and why."""
 
 EVENT_KINDS: dict[str, str] = {
-    "start": "the workload was started",
-    "end": "the workload ended",
-    "signal": "a signal was passed on to the workload",
+    "start": "the command was started",
+    "end": "the command ended",
+    "signal": "a signal was passed on to the command",
     "timeout": "--max-runtime was reached",
     "gap": "the sampler was held up, so samples are missing",
     "clock_step": "the system clock was set; the recording's own clock runs on",
@@ -62,11 +62,11 @@ EVENT_KINDS: dict[str, str] = {
     "throttle_begin": "clocks are held down",
     "throttle_end": "clocks are free again",
     "storage": "the recording could not be written for a while",
-    "mark": "a mark of the workload's own: gssr.mark",
+    "mark": "a mark of the command's own: gssr.mark",
     "import": "what is uncertain, or was left out, of files that another tool wrote",
     "trace": "a note about traces beside the recording: some were left out, or a trace was asked for",
     RANKS_MISSING: "the run was merged without some of its ranks",
-    "out_of_memory": "the workload was killed while its memory was at the limit of its cgroup, or by the kernel for that",
+    "out_of_memory": "the command was killed while its memory was at the limit of its cgroup, or by the kernel for that",
 }
 
 
@@ -106,9 +106,9 @@ _HOST = (
     Column("fabric_tx_bytes", "REAL", "sent over InfiniBand, RoCE or Slingshot, bytes per second"),
 )
 _WORKLOAD = (
-    Column("cpu", "REAL", "cores the workload's processes kept busy since the row before"),
-    Column("rss", "INTEGER", "resident memory of the workload's processes, bytes (shared pages count in each)"),
-    Column("n_processes", "INTEGER", "number of processes of the workload"),
+    Column("cpu", "REAL", "cores the command's processes kept busy since the row before"),
+    Column("rss", "INTEGER", "resident memory of the command's processes, bytes (shared pages count in each)"),
+    Column("n_processes", "INTEGER", "number of processes of the command"),
 )
 
 
@@ -136,7 +136,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "runs": (
         Column("run_id", "TEXT PRIMARY KEY", "name of the run, the same for all its ranks"),
         Column("label", "TEXT", "the label given with --label"),
-        Column("command", "TEXT", "the workload: a JSON array of its arguments"),
+        Column("command", "TEXT", "the command: a JSON array of its arguments"),
         Column("job_id", "TEXT", "the launcher's job id"),
         Column("step_id", "TEXT", "the launcher's step id"),
         Column("array_job_id", "TEXT", "id of the array of jobs that the job is a task of; NULL outside of an array"),
@@ -149,10 +149,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ),
         Column("cluster", "TEXT", "name of the cluster"),
         Column("user", "TEXT", "who ran it"),
-        Column("started_at", "REAL", "unix time of the workload's start, s"),
-        Column("ended_at", "REAL", "unix time of the workload's end, s; NULL while it runs"),
+        Column("started_at", "REAL", "unix time of the command's start, s"),
+        Column("ended_at", "REAL", "unix time of the command's end, s; NULL while it runs"),
         Column("sampling_ms", "REAL", "sampling interval, ms"),
-        Column("exit_code", "INTEGER", "the workload's exit code, 128 + n for signal n"),
+        Column("exit_code", "INTEGER", "the command's exit code, 128 + n for signal n"),
         Column("state", "TEXT", "running, completed, failed, timeout or killed"),
         Column("world_size", "INTEGER", "number of ranks"),
         Column("n_nodes", "INTEGER", "number of nodes, where the launcher says it"),
@@ -174,7 +174,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
             "TEXT",
             "the kernel's boot id, in a container its pid namespace too: distinguishes a rebooted node",
         ),
-        Column("started_at", "REAL", "unix time at which this rank's workload started, s"),
+        Column("started_at", "REAL", "unix time at which this rank's command started, s"),
         Column("ended_at", "REAL", "unix time at which it ended, s"),
         Column("exit_code", "INTEGER", "its exit code, 128 + n for signal n"),
         Column("state", "TEXT", "as in runs"),

@@ -106,10 +106,10 @@ class BlindJob:
             {"state": "running"},
             [{**each, "state": state, "exit_code": code, "ended_at": end} for each in processes[1:]],
         )
-        writer.event(begin, "start", "the workload was started")
+        writer.event(begin, "start", "the command was started")
         for when, what, message, gpu in job.events:
             writer.event(end + when, what, message, gpu)
-        writer.event(end, "end", f"the workload ended: {state}, exit code {code}")
+        writer.event(end, "end", f"the command ended: {state}, exit code {code}")
         writer.finish(end, code, state, end)
 
 

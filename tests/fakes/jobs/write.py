@@ -73,8 +73,8 @@ def _write(job: "Job", writer: BulkWriter) -> None:
         measured,
         sampling.interval,
     )  # fmt: skip
-    writer.event(START, "start", "the workload was started")
-    writer.event(end, "end", f"the workload ended: {draft.state}, exit code {draft.exit_code}")
+    writer.event(START, "start", "the command was started")
+    writer.event(end, "end", f"the command ended: {draft.state}, exit code {draft.exit_code}")
     tick, position = np.nonzero(samples.rows)
     order = np.argsort(samples.times[tick, position], kind="stable")
     tick, position = tick[order], position[order]

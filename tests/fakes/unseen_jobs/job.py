@@ -93,10 +93,10 @@ class UnseenJob:
             {"n_nodes": machine.n_nodes},
             [{**each, "state": state, "exit_code": code, "ended_at": end} for each in processes[1:]],
         )
-        writer.event(begin, "start", "the workload was started")
+        writer.event(begin, "start", "the command was started")
         for when, what, message, gpu in job.events:
             writer.event(begin + when, what, message, gpu)
-        writer.event(end, "end", f"the workload ended: {state}, exit code {code}")
+        writer.event(end, "end", f"the command ended: {state}, exit code {code}")
         writer.finish(end, code, state, end)
 
     def _write_samples(self, writer: BulkWriter, begin: float, nodes: list[str], rng: np.random.Generator) -> None:

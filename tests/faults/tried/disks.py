@@ -237,7 +237,7 @@ def slow_reader(folder: Path, rng: random.Random) -> Seen:
 FAULTS: tuple[Fault, ...] = (
     Fault("full-a-while", "disk or quota full from any write on, then space again", full_for_a_while),
     Fault("full-to-the-end", "disk or quota full from any moment on, to the end", full_to_the_end),
-    Fault("small-disk", "a small filesystem that the workload fills", small_disk),
+    Fault("small-disk", "a small filesystem that the command fills", small_disk),
     Fault("read-only", "a filesystem that is read-only", read_only),
     Fault(
         "slow-reader", "a reader holds a transaction for up to 9 s, on a filesystem shared between hosts", slow_reader
