@@ -1,6 +1,7 @@
 """How Sphinx makes a site of the pages: ``make docs``. The repository's root is its source, so that every link between pages
 is the same on the code host and on the site; the pages stay plain Markdown, and the navigation stands here."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,28 @@ def _navigate(_app: Any, page: str, source: list[str]) -> None:
             source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n"
 
 
+def _cite(app: Any, page: str, source: list[str]) -> None:
+    """Number the paper's citations, and list their sources at its end, as pandoc does from the same two files."""
+    if page == "paper/paper":
+        bibliography = (Path(app.srcdir) / "paper" / "paper.bib").read_text(encoding="utf-8")
+        sources = {
+            key: _source(entry) for key, entry in re.findall(r"^@\w+\{(\w+),(.*?)^\}", bibliography, re.M | re.S)
+        }
+        cited = list(dict.fromkeys(re.findall(r"\[@(\w+)\]", source[0])))
+        source[0] = re.sub(r"\[@(\w+)\]", lambda key: f"\\[[{cited.index(key[1]) + 1}](#references)\\]", source[0])
+        source[0] += "\n" + "".join(f"{number}. {sources[key]}\n" for number, key in enumerate(cited, 1))
+
+
+def _source(entry: str) -> str:
+    """Write an entry of the bibliography as a link: its title, with the address that it gives."""
+    fields = dict(re.findall(r"^  (\w+) = \{(.*)\},?$", entry, re.M))
+    address = re.search(r"\\url\{(.*?)\}", fields.get("howpublished", ""))
+    archived = (
+        f"https://arxiv.org/abs/{fields['eprint']}" if "eprint" in fields else f"https://doi.org/{fields.get('doi')}"
+    )
+    return f"[{re.sub('[{}]', '', fields['title'])}]({address[1] if address else archived})"
+
+
 def _first_page(app: Any, error: Exception | None) -> None:
     """Have the site's own address lead to the first page."""
     if error is None and app.builder.name == "html":
@@ -62,4 +85,5 @@ def _first_page(app: Any, error: Exception | None) -> None:
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("source-read", _navigate)
+    app.connect("source-read", _cite)
     app.connect("build-finished", _first_page)

@@ -1,6 +1,7 @@
 """The site of the pages: whole in itself, every link leads somewhere, and it can be read and searched in a browser, on a
 phone and in the dark."""
 
+import re
 import runpy
 from collections.abc import Iterator
 from functools import partial
@@ -88,6 +89,16 @@ def test_pictures_of_the_repository_are_shown(site: Path, browser: Browser) -> N
     browser.open(address(site, "README"))
     widths = browser.evaluate("[...document.querySelectorAll('article img')].map(each => each.naturalWidth)")
     assert len(widths) >= 7 and min(widths) > 100
+
+
+def test_the_papers_sources_and_figures_can_be_read(site: Path, browser: Browser) -> None:
+    browser.view(1440)
+    browser.open(address(site, "paper/paper"))
+    text = browser.evaluate("document.querySelector('article').innerText")
+    listed = re.findall(r"^@\w+\{", (ROOT / "paper" / "paper.bib").read_text(encoding="utf-8"), re.MULTILINE)
+    assert "@" not in text and "nvitop [1] shows" in text
+    assert browser.evaluate("document.querySelectorAll('#references li a[href^=https]').length") == len(listed)
+    assert browser.evaluate("document.querySelectorAll('article table').length") == 2
 
 
 @pytest.fixture(scope="module")
