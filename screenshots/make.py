@@ -1,9 +1,11 @@
 """Draws the pictures of the live screen from runs that it makes itself: ``python screenshots/make.py [DIR [NAME...]]``.
 
-Nothing is drawn by hand: each picture is what the screen shows after the keys listed here.
+Nothing is drawn by hand: each picture is what the screen shows after the keys listed here. plot.png is what the lines
+for a notebook in docs/start.md draw.
 """
 
 import asyncio
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -11,6 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import matplotlib.pyplot as plt
+
+from gssr.backends.synthetic.bulk import generate
 from gssr.commands.tui import watches_of
 from gssr.model.custom_metrics import custom
 from gssr.model.live.watch import Watch
@@ -95,6 +100,16 @@ def after(picture: Picture, watches: list[Watch], size: tuple[int, int]) -> Seen
     return seen[0]
 
 
+def plot(recording: Path, path: Path) -> None:
+    """Draw what docs/start.md shows for a notebook, by the lines that stand there."""
+    generate(str(recording), "imbalanced", 4, 0.02, 0.2)
+    (lines,) = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "docs" / "start.md").read_text(encoding="utf-8"), re.M | re.S
+    )
+    exec(lines.replace("run.sql", str(recording)), {})
+    plt.savefig(path)
+
+
 def main(folder: Path, wanted: Sequence[str] = ()) -> None:
     """Write every picture, or those ``wanted``, in every size, as PNG and as SVG."""
     sys.path.insert(0, str(ROOT))
@@ -121,6 +136,8 @@ def main(folder: Path, wanted: Sequence[str] = ()) -> None:
         (made / "joined").mkdir()
         traces["joined"] = run.make(made / "joined", run.CASES["four ranks"]).recording
         attached = {"joined": [str(made / "joined" / "traces")]}
+        if not wanted or "plot" in wanted:
+            plot(made / "uneven.sql", folder / "plot.png")
         for picture in PICTURES if not wanted else [each for each in PICTURES if each.name in wanted]:
             for width, height in SIZES:
                 names = [str(traces.get(name, made / f"{name}.sql")) for name in picture.recordings]
