@@ -130,6 +130,12 @@ def test_the_rules_are_those_of_the_code() -> None:
     assert text == made(text), "run docs/make_verdicts.py"
 
 
+def test_the_colours_and_units_are_those_of_the_code() -> None:
+    made = runpy.run_path(str(DOCS / "make_style.py"))["page"]
+    text = (DOCS / "style.md").read_text(encoding="utf-8")
+    assert text == made(text), "run docs/make_style.py"
+
+
 def test_the_tables_of_an_export_are_those_of_the_code() -> None:
     made = runpy.run_path(str(DOCS / "make_export.py"))["page"]
     text = (DOCS / "export.md").read_text(encoding="utf-8")

@@ -1,8 +1,10 @@
 """The site of the pages: whole in itself, every link leads somewhere, and it can be read and searched in a browser, on a
 phone and in the dark."""
 
+import base64
 import re
 import runpy
+import subprocess
 from collections.abc import Iterator
 from functools import partial
 from html.parser import HTMLParser
@@ -14,6 +16,8 @@ from urllib.parse import unquote, urldefrag
 import pytest
 from browser import ROOT, Browser
 from PIL import Image
+
+from gssr.render.breakdown import LOOKS
 
 pytestmark = [pytest.mark.site, pytest.mark.timeout(600), pytest.mark.xdist_group("site")]
 
@@ -101,6 +105,21 @@ def test_the_papers_sources_and_figures_can_be_read(site: Path, browser: Browser
     assert browser.evaluate("document.querySelectorAll('article table').length") == 2
 
 
+@pytest.mark.parametrize("page", ["README", "docs/start", "docs/style"])
+def test_marks_of_categories_have_their_colours(site: Path, browser: Browser, page: str) -> None:
+    browser.view(1440)
+    browser.open(address(site, page))
+    spans = "[...document.querySelectorAll('article span[style*=color]')]"
+    shown = browser.evaluate(f"{spans}.map(each => [each.textContent[0], getComputedStyle(each).color])")
+    wanted = {
+        (look.mark, f"rgb({', '.join(str(part) for part in bytes.fromhex(look.colour[1:]))})")
+        for look in LOOKS.values()
+    }
+    found = {(mark, color) for mark, color in shown}
+    assert len(found) >= 4 and found <= wanted
+    assert page != "docs/style" or found == wanted
+
+
 @pytest.fixture(scope="module")
 def served(site: Path) -> Iterator[str]:
     """The address of the site as a web server has it."""
@@ -137,6 +156,35 @@ def test_dark_and_light_are_the_readers(site: Path, browser: Browser) -> None:
         shades[dark] = sum(int(part) for part in color.strip("rgba()").split(",")[:3])
     assert shades[False] > 600 and shades[True] < 150
     assert browser.evaluate("document.querySelectorAll('button.theme-toggle').length") >= 1
+
+
+def test_a_printed_page_has_all_of_each_line_and_nothing_of_the_screen(
+    site: Path, browser: Browser, tmp_path: Path, requires
+) -> None:
+    requires("pdftotext", package="poppler-utils")
+    browser.view(1000)
+    browser.open(address(site, "docs/start"))
+    browser.send("Emulation.setEmulatedMedia", media="print", features=[])
+    paper = browser.send("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)
+    (tmp_path / "x.pdf").write_bytes(base64.b64decode(paper["data"]))
+    words = ["pdftotext", "-layout", str(tmp_path / "x.pdf"), "-"]
+    text = subprocess.run(words, capture_output=True, check=True, text=True).stdout
+    assert "Skip to content" not in text
+    lines = {" ".join(line.split()) for line in text.splitlines()}
+    page = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    code = re.findall(r"^```(?:sh|console)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    whole = {
+        " ".join(line.split()) for block in code for line in block.splitlines() if len(line) > 60 and line.isascii()
+    }
+    assert len(whole) > 10 and whole <= lines
+
+
+def test_printed_tables_have_all_of_their_columns(site: Path, browser: Browser) -> None:
+    browser.view(700)  # of A4, without its margins
+    browser.open(address(site, "docs/style"))
+    browser.send("Emulation.setEmulatedMedia", media="print", features=[])
+    wide = "[...document.querySelectorAll('.table-wrapper')].filter(each => each.scrollWidth > each.clientWidth).length"
+    assert browser.evaluate(wide) == 0
 
 
 @pytest.mark.parametrize("page", PAGES)
