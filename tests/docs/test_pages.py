@@ -102,6 +102,7 @@ def test_options_that_are_named_exist() -> None:
         DOCS / "recipes.md": all_flags | OF_OTHERS_IN_RECIPES,
         DOCS / "analyze.md": flags(analyze.COMMAND) | EVERYWHERE | set(analyze.REPLACED),
         DOCS / "reliability.md": all_flags | {"--update-docs"},  # of the tests
+        DOCS / "style.md": all_flags | {"--update-docs", "--update-golden"},
     }
     for page in fenced.PAGES:
         assert options_in(page) <= known.get(page, all_flags), f"{page.name} names options that don't exist"
