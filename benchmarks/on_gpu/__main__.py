@@ -11,17 +11,18 @@ from pathlib import Path
 
 from gssr.backends import amd
 
-MODULES = ("numpy", "pynvml", "torch")
+MODULES = {"numpy": "numpy", "nvidia-ml-py": "pynvml", "torch": "torch"}
+"""Packages, and what they are imported as."""
 TABLE = "checks.md"
 
 
 def missing() -> str | None:
-    """What this machine lacks for it, in one line; None when nothing."""
-    for name in MODULES:
-        if find_spec(name) is None:
-            return f"Python's module {name} is missing"
+    """Say in one sentence what this machine lacks for it, and what to do. Returns None when it lacks nothing."""
     if shutil.which("nvidia-smi") is None:
-        return "nvidia-smi is missing"
+        return "this machine has no NVIDIA driver (nvidia-smi is missing): run it on one with a GPU"
+    lacking = [name for name, module in MODULES.items() if find_spec(module) is None]
+    if lacking:
+        return f"{sys.executable} has no {' and no '.join(lacking)}: name a Python that has in PYTHON"
     from gssr.backends.nvml import offer_nvml
 
     offer = offer_nvml()

@@ -228,16 +228,21 @@ class TestOnTheStandIns:
 
 @pytest.mark.parametrize(
     ("lacking", "said"),
-    [("torch", "Python's module torch is missing"), ("nvidia-smi", "nvidia-smi is missing"), ("GPU", "no GPU: ")],
+    [
+        ("torch", f"{sys.executable} has no torch: name a Python that has in PYTHON"),
+        ("nvidia-smi", "this machine has no NVIDIA driver (nvidia-smi is missing): run it on one with a GPU"),
+        ("GPU", "no GPU: "),
+    ],
 )
 def test_without_a_gpu_it_says_in_one_line_what_is_missing(tmp_path, monkeypatch, capsys, lacking, said):
-    there = {*entry.MODULES} - {lacking}
+    there = {*entry.MODULES.values()} - {lacking}
     monkeypatch.setattr(entry, "find_spec", lambda name: name in there or None)
     monkeypatch.setattr(entry.shutil, "which", lambda name: None if name == lacking else name)
     monkeypatch.setenv("LD_LIBRARY_PATH", "")
     monkeypatch.setattr("gssr.backends.nvml.driver.start", no_driver)
     assert entry.main([str(tmp_path / "out")]) == 2
-    assert capsys.readouterr().err.startswith(f"on_gpu: {said}")
+    told = capsys.readouterr().err
+    assert told.startswith(f"on_gpu: {said}") and told.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
