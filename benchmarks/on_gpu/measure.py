@@ -18,7 +18,7 @@ from benchmarks.on_gpu.smi import Watch
 from benchmarks.processes import PYTHON, ROOT
 from benchmarks.table import machine
 from gssr import launch
-from gssr.backends import driver
+from gssr.backends import dcgm, driver
 from gssr.backends.base import Device
 from gssr.backends.driver import DriverGpu
 from gssr.store.read.open import RecordingError
@@ -41,8 +41,8 @@ def my_gpu() -> Device:
 
 
 def heading(gpu: Device) -> str:
-    """GPU, driver and machine in two lines."""
-    return f"{gpu.name}, driver {gpu.driver_version}, {time.strftime('%Y-%m-%d')}\n{machine()}"
+    """GPU, driver, DCGM and machine in three lines."""
+    return f"{gpu.name}, driver {gpu.driver_version}, {time.strftime('%Y-%m-%d')}\nDCGM: {dcgm.offer().details}\n{machine()}"
 
 
 def measure(out: Path, uuid: str) -> Iterator[Check]:

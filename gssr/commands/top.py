@@ -48,7 +48,8 @@ OPTIONS = (
         {
             "metavar": "NAME",
             "default": "auto",
-            "help": "where samples come from: auto, dcgm, gpm, nvml, synthetic[:SCENARIO[:GPUS]] or replay:FILE[@SPEED]",
+            "help": "where samples come from: auto, dcgm, gpm, nvml, amd, synthetic[:SCENARIO[:GPUS]] or "
+            "replay:FILE[@SPEED] (default: auto)",
         },
     ),
     Option(
