@@ -103,6 +103,23 @@ def test_the_version_is_the_same_everywhere(path: str, text: str) -> None:
     assert text in (ROOT / path.format(__version__)).read_text()
 
 
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("CITATION.cff", "repository-code: {}"),
+        ("packaging/conda/recipe.yaml", "  homepage: {}"),
+        ("packaging/easybuild/GSSR-{version}-gfbf-2025b.eb", "homepage = '{}'"),
+        ("packaging/spack/spack_repo/gssr/packages/gssr/package.py", '    homepage = "{}"'),
+    ],
+)
+def test_the_projects_address_is_that_of_pyproject_and_none_is_made_up(path: str, line: str) -> None:
+    home = PROJECT.get("urls", {}).get("Homepage")
+    text = (ROOT / path.format(version=__version__)).read_text()
+    before, after = map(re.escape, line.split("{}"))
+    named = re.findall(f"^{before}(.*?){after}(?: +#.*)?$", text, re.MULTILINE)
+    assert named == [home] if home else named in ([], ["(none)"])
+
+
 @pytest.mark.parametrize("path", sorted((PACKAGING / "kubernetes").glob("*.yaml")), ids=lambda path: path.stem)
 def test_manifests_mount_what_they_name_and_their_commands_are_understood(path: Path) -> None:
     text = path.read_text()

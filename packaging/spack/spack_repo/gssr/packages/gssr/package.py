@@ -7,7 +7,6 @@ class Gssr(PythonPackage):
     """GSSR, the GPU saturation scorer: how well a job saturates its GPUs, when and where it does
     not, and why."""
 
-    homepage = "https://example.org/gssr"  # where the project is published
     pypi = "gssr-profiler/gssr_profiler-0.5.0.tar.gz"
 
     license("BSD-3-Clause")
