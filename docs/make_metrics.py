@@ -7,8 +7,16 @@ from textwrap import wrap
 from gssr.gpu_vendors import AMD, say
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, METRICS, Metric
 from gssr.score import ALPHA, BETA, CAVEAT, DEFINITION, GAMMA, LAMBDA, saturation_score
+from tests.fakes.jobs.healthy import WORK
 
 PAGE = Path(__file__).with_name("metrics.md")
+
+PROGRAMS = {
+    "llm": "training of a language model", "vision": "training on images", "inference": "inference of a language model",
+    "solver": "dense linear algebra in FP64", "dynamics": "molecular dynamics in FP32", "stencil": "stencil in FP64",
+    "graph": "graph analysis",
+}  # fmt: skip
+"""Simulated healthy jobs whose scores are shown, and what they are called."""
 
 INTRODUCTION = """\
 # Metrics
@@ -75,6 +83,8 @@ One number from 0 to 1 for how full the GPU's compute units are. It is
 Three means go into it: *A* of `sm_active`, *F* of `flop_active` and *O* of `sm_occupancy`, over all non-NULL samples of all
 GPUs in the window, start-up and waits included (`-d leading` leaves start-up out); a GPU's score is from its own samples.
 
+![The score by F: from F 0.3 on four curves for four values of O are one line](../screenshots/score.png)
+
 **How it behaves.** *F* is a sum over four kinds of pipes: FP64, FP32, FP16 and tensor. With one of them full all the time it
 is 1, and the score at most 0.913. Only programs that keep several kinds busy at once come nearer to 1.
 
@@ -96,6 +106,18 @@ From F 0.3 on it says how busy the arithmetic pipes are, and nothing else. Below
 is high the score *falls* when a program begins to do more arithmetic (from F 0 to about 0.15). So do not tune for the score:
 remove what the [breakdown](verdicts.md#where-the-gpu-time-goes) calls lost. Less idle time raises all three means, and the
 score with them wherever F is above 0.15.
+
+**What raises it**: less time in which GPUs wait, and pipes that are active for more of the time. **What can't**: a higher
+SM activity above 0.3, and higher occupancy from F 0.3 on. A program that is limited by memory stays low, however well it is
+written. `gssr analyze -v high` says of a run what a tenth more of each input alone would do.
+
+**What programs reach**, and the points in the picture: steps of healthy jobs in a simulator
+(`tests/fakes/jobs/healthy.py`), whose author took these values as usual for such programs. They are not measured: no public
+recording of the counters was found. Start-up and waits make the score of a whole run lower.
+{typical}
+A large matrix product (GEMM) that keeps the tensor cores active for 80 or 95 % of the time scores {gemm}. So 0.35 can be
+all that a stencil reaches, and less than half of what training a language model does: there is no grade, and scores of
+different programs don't compare.
 
 If an input is missing (neither DCGM nor GPM, or an AMD GPU), there is no score.
 
@@ -194,12 +216,25 @@ def page() -> str:
             ("Bit", "Name", "Meaning"), ((f"{bit:#05x}", f"`{name}`", text) for bit, name, text in CLOCK_EVENT_REASONS)
         )
     )
-    parts.append(
-        SCORE.format(definition=DEFINITION, alpha=ALPHA, beta=BETA, gamma=GAMMA, lambda_=LAMBDA, caveat=CAVEAT)
-    )
+    typical = table(("Program", "A", "F", "O", "Score"), map(_typical, PROGRAMS.items()))
+    gemm = " and ".join(f"{saturation_score(1.0, tensor, 0.1):.2f}" for tensor in (0.8, 0.95))
+    constants = {"alpha": ALPHA, "beta": BETA, "gamma": GAMMA, "lambda_": LAMBDA}
+    parts.append(SCORE.format(definition=DEFINITION, caveat=CAVEAT, typical=typical, gemm=gemm, **constants))
     parts.append(table(("A", "F", "O", "Score"), ((*map(str, c), f"{saturation_score(*c):.6f}") for c in CHECKS)))
     parts.append(EFFICIENCIES)
     return "".join(parts)
+
+
+def inputs_of(name: str) -> tuple[float, float, float]:
+    """The inputs A, F and O of the score in a steady step of a simulated healthy job of this kind."""
+    kind = WORK[name]
+    return kind.sm, kind.fp64 + kind.fp32 + kind.fp16 + kind.tensor, kind.occupancy
+
+
+def _typical(program: tuple[str, str]) -> tuple[str, ...]:
+    name, called = program
+    inputs = inputs_of(name)
+    return (called, *(f"{value:.2f}" for value in inputs), f"{saturation_score(*inputs):.2f}")
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

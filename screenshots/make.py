@@ -1,11 +1,12 @@
 """Draws the pictures of the live screen from runs that it makes itself: ``python screenshots/make.py [DIR [NAME...]]``.
 
 Nothing is drawn by hand: each picture is what the screen shows after the keys listed here. plot.png is what the lines
-for a notebook in docs/start.md draw.
+for a notebook in docs/start.md draw; score.png is drawn by gssr.score.
 """
 
 import asyncio
 import re
+import runpy
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 from gssr.backends.synthetic.bulk import generate
 from gssr.commands.tui import watches_of
@@ -22,6 +24,7 @@ from gssr.model.live.watch import Watch
 from gssr.render.glyphs import UTF8
 from gssr.report.png.cells import Picture as Seen
 from gssr.report.png.cells import to_png, to_svg
+from gssr.score import saturation_score
 from gssr.tui.app import LiveScreen
 from gssr.tui.export import picture_of
 from gssr.tui.view import View
@@ -110,6 +113,34 @@ def plot(recording: Path, path: Path) -> None:
     plt.savefig(path)
 
 
+def curve(path: Path) -> None:
+    """Draw the score by its input F for several values of O, and the simulated programs of docs/metrics.md as points."""
+    page = runpy.run_path(str(ROOT / "docs" / "make_metrics.py"))
+    figure, axes = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
+    arithmetic = np.linspace(0, 1, 201)
+    for occupancy, width in ((1.0, 2.8), (0.6, 2.1), (0.3, 1.4), (0.1, 0.7)):
+        scores = [saturation_score(0.8, each, occupancy) for each in arithmetic]
+        axes.plot(arithmetic, scores, color="#2a6f97", linewidth=width, label=f"O = {occupancy:g}")
+    aside = {
+        "vision": (-8, 6, "right"),
+        "graph": (-2, -62, "left"),
+        "stencil": (4, -32, "left"),
+        "inference": (8, -6, "left"),
+    }
+    for name, called in page["PROGRAMS"].items():
+        inputs = page["inputs_of"](name)
+        at = (inputs[1], saturation_score(*inputs))
+        axes.plot(*at, "o", color="#c2404f", zorder=3)
+        right, up, align = aside.get(name, (8, -14, "left"))
+        line = {"arrowstyle": "-", "color": "#6b6b6b", "linewidth": 0.6} if up < -20 else None
+        axes.annotate(called, at, (right, up), textcoords="offset points", ha=align, arrowprops=line)
+    axes.set(
+        xlim=(0, 1), ylim=(0, 1), xlabel="F: the activities of the arithmetic pipes, added up", ylabel="score (A = 0.8)"
+    )
+    axes.legend(loc="lower right", frameon=False)
+    figure.savefig(path, dpi=110)
+
+
 def main(folder: Path, wanted: Sequence[str] = ()) -> None:
     """Write every picture, or those ``wanted``, in every size, as PNG and as SVG."""
     sys.path.insert(0, str(ROOT))
@@ -136,6 +167,8 @@ def main(folder: Path, wanted: Sequence[str] = ()) -> None:
         (made / "joined").mkdir()
         traces["joined"] = run.make(made / "joined", run.CASES["four ranks"]).recording
         attached = {"joined": [str(made / "joined" / "traces")]}
+        if not wanted or "score" in wanted:
+            curve(folder / "score.png")
         if not wanted or "plot" in wanted:
             plot(made / "uneven.sql", folder / "plot.png")
         for picture in PICTURES if not wanted else [each for each in PICTURES if each.name in wanted]:

@@ -30,6 +30,7 @@ from gssr.commands import (
 )
 from gssr.launch import LAUNCHERS
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
+from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.traces.tables import TABLES
 from gssr.profile.workload import FORWARDED
 from gssr.store.format.schema import STATES
@@ -135,6 +136,12 @@ def test_the_colours_and_units_are_those_of_the_code() -> None:
     made = runpy.run_path(str(DOCS / "make_style.py"))["page"]
     text = (DOCS / "style.md").read_text(encoding="utf-8")
     assert text == made(text), "run docs/make_style.py"
+
+
+def test_what_to_do_is_said_of_every_category_by_its_name_on_the_page() -> None:
+    rows = re.findall(r"^\| (\*\*.*?) \|", prose(DOCS / "low-utilization.md"), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"\*\*(.*?)\*\*", row)}
+    assert named == {each.label for each in CATEGORIES}
 
 
 def test_the_tables_of_an_export_are_those_of_the_code() -> None:
