@@ -104,9 +104,9 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "sm_active", "SM active", "sm", RATIO, "gauge", 1.0,
         "Share of cycles in which an SM had at least one warp, averaged over all SMs.",
-        "0.8 is necessary, not sufficient, for effective use; below 0.5 use is likely ineffective. 0.2 may be a fifth "
-        "of the SMs all the time or all SMs a fifth of the time. A warp that waits for memory counts as active. Can "
-        "exceed 1 on MIG instances.",
+        "0.8 is necessary, not sufficient, for effective use; below 0.5 use is likely ineffective (NVIDIA's DCGM user "
+        "guide). 0.2 may be a fifth of the SMs all the time or all SMs a fifth of the time. A warp that waits for memory "
+        "counts as active. Can exceed 1 on MIG instances.",
         _PROF, dcgm=1002, gpm=2, gpm_factor=_PERCENT,
     ),
     Metric(
