@@ -1,5 +1,6 @@
 """The pages say all there is and nothing else: options, columns, keys, scenarios, links."""
 
+import html
 import json
 import re
 import runpy
@@ -242,6 +243,25 @@ def _anchors(page: Path) -> set[str]:
     """Names of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+BESIDE = 60
+"""Characters of panels beside a sentence that stand between two of its lines in a picture."""
+
+
+def test_sentences_that_a_task_quotes_stand_in_its_pictures_or_pages() -> None:
+    quoted = 0
+    for task in (DOCS / "start.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+        shown = "".join(re.findall(r"^```console\n(.*?)^```$", task, re.MULTILINE | re.DOTALL))
+        for name in re.findall(r"\]\((\S+-80x24)\.png\)", task):
+            shown += html.unescape(re.sub(r"<[^>]*>", "", (DOCS / f"{name}.svg").read_text(encoding="utf-8")))
+        text = re.sub(r"^```.*?^```$", "", task, flags=re.MULTILINE | re.DOTALL)
+        sentences = re.findall(r'"([^"]+ [^"]+ [^"]+)"', text)
+        for sentence in sentences:
+            words = f".{{0,{BESIDE}}}?".join(map(re.escape, sentence.split()))
+            assert re.search(words, "".join(shown.split())), sentence
+        quoted += len(sentences)
+    assert quoted >= 4
 
 
 def test_targets_of_make_exist() -> None:
