@@ -27,6 +27,17 @@ def test_each_figure_is_one_of_the_benchmarks() -> None:
             assert values == [value, unit], what
 
 
+def test_the_readme_rounds_the_same_figures() -> None:
+    measured = {row[0]: row for row in _rows(FIGURES)}
+    rows = [measured[f"unseen: {name}"] for name in ("recall", "precision", "healthy jobs warned about")]
+    first, last = ([f"{100 * float(row[at]):.2g} %" for row in rows] for at in (1, -2))
+    text = " ".join((fenced.ROOT / "README.md").read_text(encoding="utf-8").split())
+    found = re.search(
+        r"named (\S+ %) .*?, (\S+ %) of the warnings .*?, and (\S+ %) of .*? gave (\S+ %), (\S+ %) and (\S+ %)", text
+    )
+    assert found and list(found.groups()) == [*first, *last]
+
+
 def test_every_source_is_listed_and_cited() -> None:
     listed = set(re.findall(r"^@\w+\{(\w+),", (PAPER.parent / "paper.bib").read_text(encoding="utf-8"), re.MULTILINE))
     assert listed == set(re.findall(r"@(\w+)\]", PAPER.read_text(encoding="utf-8")))
