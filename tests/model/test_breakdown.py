@@ -190,6 +190,77 @@ def test_samples_further_apart_than_buckets_are_long_are_not_averaged(
     assert by_rollups.share("communication") == pytest.approx(by_rows.share("communication"), abs=0.01)
 
 
+def test_buckets_of_two_samples_tell_both(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples of 5 s hold whole steps, so that only power, which is that of a moment, tells work from waiting."""
+    gpu, time = ticks(4, 400, 5.0)
+    waits = np.random.default_rng(3).random(len(time)) < 0.3
+    values = {"gr_engine_active": np.full(len(time), 0.98), "power_usage": np.where(waits, 200.0, 600.0),
+              "tensor_active": np.full(len(time), 0.4), "dram_active": np.full(len(time), 0.2)}  # fmt: skip
+    by_rows, by_rollups = _by_rows_and_rollups(record(gpu, time, values, 4, sampling_ms=5_000.0), monkeypatch)
+    assert by_rows.share("communication") == pytest.approx(waits.mean(), abs=0.03)
+    assert by_rollups.share("communication") == pytest.approx(by_rows.share("communication"), abs=0.01)
+
+
+WITHOUT_SMS = ("sm_active", "sm_occupancy", "fp64_active", "fp32_active", "fp16_active", "flop_active",
+               "nvlink_tx_bytes", "nvlink_rx_bytes")  # fmt: skip
+"""What dcgm-exporter's default fields lack, and links that are not there."""
+
+
+@pytest.mark.parametrize("least", [20.0, 470.0])
+def test_power_tells_quiet_kernels_at_whatever_moment_it_is_read(least: float) -> None:
+    """Tensor cores rest in three of five bins, and power is as often low, but at other moments."""
+    random = np.random.default_rng(5)
+    rests = random.permutation(300) < 180
+    draws = np.where(random.permutation(rests), random.uniform(least, 500.0, 300), random.uniform(480.0, 600.0, 300))
+    values = {
+        "gr_engine_active": 0.98,
+        "tensor_active": np.where(rests, 0.0, 0.5),
+        "dram_active": np.where(rests, 0.0, 0.4),
+    }
+    share = breakdown_of(evidence(without=WITHOUT_SMS, **values, power_usage=draws)).share("communication")
+    assert share == pytest.approx(0.6 * 0.98 if least == 20.0 else 0.0, abs=0.03)
+
+
+@pytest.mark.parametrize("are_carried", [True, False])
+def test_links_show_that_quiet_kernels_transfer(are_carried: bool) -> None:
+    """Collectives over PCIe keep a GPU's power up. Kernels on other pipes do as well, and no link carries more then."""
+    rests = np.arange(300) % 3 < 1
+    values = {
+        "gr_engine_active": 0.98,
+        "tensor_active": np.where(rests, 0.0, 0.5),
+        "dram_active": np.where(rests, 0.0, 0.4),
+    }
+    rate = np.where(rests & are_carried, 11e9, 1e9)
+    links = dict.fromkeys(("pcie_tx_bytes", "pcie_rx_bytes"), rate)
+    found = evidence(4, without=WITHOUT_SMS, **values, **links, power_usage=np.where(rests, 520.0, 600.0))
+    assert breakdown_of(found).share("communication") == pytest.approx(1 / 3 if are_carried else 0.0, abs=0.03)
+
+
+def test_kernels_on_few_sms_that_do_arithmetic_are_no_collectives() -> None:
+    """Two GPUs run nothing but tiny kernels: little arithmetic in all, but much where a SM is active."""
+    without = ("tensor_active", "fp64_active", "fp16_active", "flop_active")
+    values = {
+        "gr_engine_active": 0.63,
+        "sm_active": 0.07,
+        "sm_occupancy": 0.01,
+        "fp32_active": 0.013,
+        "dram_active": 0.02,
+    }
+    found = evidence(2, without=without, **values)
+    found = replace(found, series={**found.series, "flop_active": found.series["fp32_active"]})
+    shares = breakdown_of(found)
+    assert shares.share("working.few_sms") == pytest.approx(0.63, abs=0.02)
+    assert shares.share("communication") == 0
+
+
+def test_a_core_that_spins_is_no_cause() -> None:
+    """Each rank's two processes keep one core busy, as waiting for the GPU does, while it idles a little all the time."""
+    found = evidence(width=30.0, gr_engine_active=0.92, workload={"cpu": 1.0, "n_processes": 2.0})
+    shares = breakdown_of(found)
+    assert shares.share("idle") == pytest.approx(0.08, abs=0.02)
+    assert shares.share("idle.host") == 0
+
+
 def test_what_gpus_do_outside_a_window_says_what_is_startup_and_unused(record: Record) -> None:
     """Of a GPU that works later, one that works earlier, and a pause at the edges, a window says what the whole run says."""
     gpu, time = ticks(3, 600, 1.0)

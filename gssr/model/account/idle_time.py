@@ -77,7 +77,7 @@ def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) ->
         own_busy = cores >= BUSY * evidence.n_cores
     n_processes = _held_a_second(evidence, evidence.workload.get("n_processes"))
     when_idle = _rate_when_idle(cores, idle, inside)
-    computes = all_busy | own_busy | ((n_processes >= 2) & (when_idle >= n_processes / 2))
+    computes = all_busy | own_busy | (when_idle >= np.maximum(n_processes / 2, BUSY_CORES))
     files = _waiting_for_files(evidence, idle, inside) + _explained_part(
         _files_over_fabric(evidence), idle, inside, MOVED_BYTES
     )

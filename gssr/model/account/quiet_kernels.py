@@ -3,7 +3,8 @@
 A collective that waits keeps neither tensor cores nor memory busy, and draws little power. If a job's matrix products keep
 the tensor cores busy for T of their time and the memory for D, and its other kernels the memory for M, then activities t and
 d of tensor cores and memory leave 1 - t/T - (d - D t/T)/M of the kernels' time to those that do neither. The job's busiest
-bins show T, D and M. That such kernels wait, and no other pipe is busy with them, power shows.
+bins show T, D and M. That such kernels wait, and no other pipe is busy with them, power shows; or links show that they
+transfer.
 
 Where every sample mixes whole steps the pipes never change. Power may be that of a moment even so: then it is at either of
 two levels, that of work and that of waiting, and how often it is at the lower one is the share of the time.
@@ -13,21 +14,19 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import AT_WORK, CLEARLY, Activity
-from gssr.model.account.compare_gpus import CERTAIN, NOISE, mean_of_groups
+from gssr.model.account.compare_gpus import CERTAIN, NOISE
+from gssr.model.account.link_traffic import gpu_link_bytes, least_link_rate
 from gssr.model.evidence.evidence import Evidence
 
-WAITING_POWER = 0.7
+WAITING_POWER = 0.65
 """While kernels only wait, a GPU draws less than this share of what it draws at work: simulated 0.25 to 0.55, and 0.75 for
 kernels that memory limits."""
-RESTING_POWER = 0.65
-"""The lower one of two levels of power is that of waiting below this share of the higher one: between the same figures."""
 MOST_AT_LEVELS = 0.5
 """Power is at two levels if so much of it is near either: of values spread evenly a fifth is, of normal ones a sixth."""
 SAME_CLOCK = 0.9
 """A clock below this share of the usual one slows a GPU down by more than boost clocks differ, and lowers its power."""
 SAMPLES_OF_POWER = 8
-"""Power may be that of a moment, of a step's any part: over so many samples it is that of what ran, and two levels are no
-chance."""
+"""Power may be that of a moment, of a step's any part: so many samples show what it is at work and while kernels wait."""
 
 
 def find_quiet_kernels(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:
@@ -40,8 +39,8 @@ def find_quiet_kernels(evidence: Evidence, activity: Activity, cells: Flags) -> 
     quiet = np.where(np.isfinite(tensor) | np.isfinite(memory), np.clip(1 - products - others, 0.0, 1.0), 0.0)
     quiet[quiet < NOISE] = 0.0
     power = _of_level_at_work(evidence, activity, "power_usage", cells)
-    n = max(1, round(SAMPLES_OF_POWER * evidence.interval / evidence.width))
-    by_pipes = activity.active * (quiet if _falls_with(power, quiet, cells, n) else 0.0)
+    is_waiting = _draws_little_power(power, quiet, cells) or _are_carried_by_links(evidence, quiet, cells)
+    by_pipes = activity.active * (quiet if is_waiting else 0.0)
     # Where even the busiest bins are mixtures the pipes' levels are too low, and what they leave is too little.
     by_power = activity.active * _at_lower_level(evidence, activity, "power_usage")
     return by_pipes if float(by_pipes.sum()) >= float(by_power.sum()) else by_power
@@ -55,10 +54,15 @@ def _at_lower_level(evidence: Evidence, activity: Activity, name: str) -> Floats
     active: activity may be that of a part of the interval."""
     found = np.zeros((evidence.n_gpus, 1))
     values = evidence.series.get(name)
-    if values is None or evidence.width > evidence.interval:  # bins of several moments are at neither level
+    if values is None or evidence.width > 2 * evidence.interval:  # bins of many moments are at neither level
         return found
     clocks = evidence.series.get("sm_clock", np.ones_like(values))
     inside = activity.is_measured & activity.is_used[:, None] & ~(activity.is_startup | activity.is_end)
+    active = activity.active
+    if evidence.width > evidence.interval:  # of two moments the mean and the higher one are known
+        upper = evidence.upper_levels[name]
+        values, clocks = np.hstack((upper, 2 * values - upper)), np.hstack((clocks, clocks))
+        inside, active = np.hstack((inside, inside)), np.hstack((active, active))
     for own in _by_model(evidence):
         known = inside & np.isfinite(values) & np.isfinite(clocks) & own[:, None]
         levels = _two_levels(np.sort(values[known]))
@@ -74,8 +78,8 @@ def _at_lower_level(evidence: Evidence, activity: Activity, name: str) -> Floats
         share = is_low.sum(axis=1) / n
         differs = np.abs(share - mean) > of_one
         share = np.where(differs, share, mean)
-        active = np.where(known, activity.active, 0.0).sum(axis=1) / n  # idle moments are at the lower level, too
-        quiet = np.clip((share + active - 1) / np.maximum(active, 1e-9), 0.0, 1.0)
+        share_active = np.where(known, active, 0.0).sum(axis=1) / n  # idle moments are at the lower level, too
+        quiet = np.clip((share + share_active - 1) / np.maximum(share_active, 1e-9), 0.0, 1.0)
         is_certain = known.any(axis=1) & (quiet > np.where(differs, of_one, of_all))
         found[own, 0] = np.where(is_certain, quiet, 0.0)[own]
     return found
@@ -92,7 +96,7 @@ def _two_levels(values: Floats) -> tuple[float, float] | None:
     at = int(np.argmax(n_low * (len(values) - n_low) * (high - low) ** 2)) + 1  # what parts the values best
     levels = float(np.median(values[:at])), float(np.median(values[at:]))
     is_near = np.min(np.abs(values[:, None] - levels), axis=1) <= CLEARLY * (levels[1] - levels[0])
-    return levels if float(is_near.mean()) >= MOST_AT_LEVELS and levels[0] < RESTING_POWER * levels[1] else None
+    return levels if float(is_near.mean()) >= MOST_AT_LEVELS and levels[0] < WAITING_POWER * levels[1] else None
 
 
 def rate_at_work(evidence: Evidence, name: str, rate: Floats) -> Floats:
@@ -153,14 +157,21 @@ def _by_model(evidence: Evidence) -> list[Flags]:
     return [np.asarray(models == model, bool) for model in dict.fromkeys(models.tolist())]
 
 
-def _falls_with(power: Floats, quiet: Floats, cells: Flags, n: int) -> bool:
-    """Tell whether the line through power over the share of quiet kernels leaves little power where nothing else runs.
-    ``power`` [n_gpus, n_bins]: as a share of its level; both are averaged over ``n`` bins. False where it is not known."""
+def _draws_little_power(power: Floats, quiet: Floats, cells: Flags) -> bool:
+    """Tell whether GPUs draw little while kernels are quiet: their mean is as far below the level at work as it takes if
+    they draw WAITING_POWER of it then. When they do so is not asked: power may be that of a moment, of a step's any part.
+    ``power`` [n_gpus, n_bins]: as a share of its level. False where it is not known."""
     known = cells & np.isfinite(power)
-    shares, draws = (mean_of_groups(np.where(known, each, np.nan), n) for each in (quiet, power))
-    shares, draws = shares[known], draws[known]
-    if len(shares) < SAMPLES_OF_POWER or not shares.std() > 0:
+    if known.sum() < SAMPLES_OF_POWER:
         return False
-    slope = float(np.cov(shares, draws)[0, 1] / shares.var(ddof=1))
-    at_work = float(draws.mean()) - slope * float(shares.mean())
-    return at_work + slope <= WAITING_POWER * at_work
+    return 1 - float(power[known].mean()) >= (1 - WAITING_POWER) * float(quiet[known].mean()) > 0
+
+
+def _are_carried_by_links(evidence: Evidence, quiet: Floats, cells: Flags) -> bool:
+    """Tell whether links carry what collectives do, and more the more of a bin's kernels are quiet."""
+    shares, rates = quiet[cells], gpu_link_bytes(evidence)[cells]
+    if len(shares) < SAMPLES_OF_POWER or not (shares.std() > 0 and rates.std() > 0):
+        return False
+    correlation = float(np.corrcoef(shares, rates)[0, 1])
+    is_certain = correlation > CERTAIN / np.sqrt(len(shares))
+    return is_certain and correlation * float(rates.std() / shares.std()) >= least_link_rate(evidence)

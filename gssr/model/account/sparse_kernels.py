@@ -8,7 +8,7 @@ tell how long sparse kernels ran: (dense e - s) / (dense - COLLECTIVE_SM). The j
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.account.activity import CLEARLY, IDLE_ACTIVITY, Activity
+from gssr.model.account.activity import CLEARLY, Activity
 from gssr.model.account.link_traffic import gpu_link_bytes, least_link_rate
 from gssr.model.account.quiet_kernels import find_quiet_kernels, rate_at_work
 from gssr.model.evidence.evidence import Evidence
@@ -65,7 +65,9 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> tup
         return active, True
     if dense < SMALL_SM:  # nothing but sparse kernels: collectives do no arithmetic
         flops = evidence.series.get("flop_active")
-        waits = flops is not None and float(np.nanmean(flops)) < IDLE_ACTIVITY
+        waits = flops is not None and float(np.nanmean(flops)) < CLEARLY * float(
+            np.nanmean(evidence.series["sm_active"])
+        )
         return active, not waits
     if dense < DENSE_SM:  # even the densest bins may be mixtures: they are where links carry what collectives would
         sparse = _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM)

@@ -29,7 +29,7 @@ Float32s = NDArray[np.float32]
 
 FLAGS = tuple(name for _, name, _ in CLOCK_EVENT_REASONS)
 BITS = "clock_event_reasons"
-LEVELS_AT_WORK = ("sm_active", "tensor_active", "dram_active")
+LEVELS_AT_WORK = ("sm_active", "tensor_active", "dram_active", "power_usage")
 """Metrics whose upper levels are kept as well, how high the higher samples of a cell are: means mix work with waiting."""
 
 MOST_BINS = 4_000
