@@ -53,7 +53,7 @@ _TRACE = (
 _CRITICAL = Threshold("critical", CRITICAL, "from this share on it is critical")
 _GUESS = Threshold(
     "guess", 0.1, "where the cause is a guess, as of samples further apart than 5 s, it is a warning from this share on",
-    "healthy jobs of three simulators are given such causes for up to 9 %",
+    "healthy jobs of three simulators are given such causes for up to 7 %",
 )  # fmt: skip
 
 
