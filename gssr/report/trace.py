@@ -498,7 +498,7 @@ def _critical_path(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) ->
     if not is_known:
         text = (
             "that can't be told: the trace does not say what launched the GPUs' work, so not what it waited for. Back from "
-            f"the last work it is {took(path.length_ns)}: {split}"
+            f"the last work on its stream it is {took(path.length_ns)}: {split}"
         )
     rows += wrap(text, options.width)
     known = [(part, part.win_ns) for part in path.parts if part.win_ns is not None and is_known]

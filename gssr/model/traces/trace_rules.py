@@ -487,8 +487,14 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return RuleMatch({"at_once": f"{at_once:.2g}", "all": f"{len(trace.gpus):,}"}, evidence, severity, _span(trace))
 
 
+_UNTOLD = (
+    "See what the program did meanwhile (start-up, checkpoint, validation, loading): gssr tui FILE shows its threads, as "
+    "far as they were traced."
+)
+
+
 @register_rule(
-    "warning", "The GPUs are idle for {time} in {count} gaps of at least {least}",
+    "warning", "The GPUs are idle for {time} in {gaps} of at least {least}",
     (Threshold("seconds", 0.5, "a gap is at least this many seconds long", NSYS),),
     "See what the program did meanwhile (start-up, checkpoint, validation, loading): the page's list of gaps names it.",
     needs=(("kernels",),),
@@ -508,9 +514,9 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         _won(trace, lost, "the gaps"),
     )  # fmt: skip
     span = (min(gap.start_ns for gap in gaps) / 1e9, max(gap.start_ns + gap.length_ns for gap in gaps) / 1e9)
-    return RuleMatch(
-        {"time": took(lost), "count": f"{len(gaps):,}", "least": took(least)}, evidence, rule.severity, span
-    )
+    is_told = any(gap.python or gap.range or gap.call for gap in gaps)
+    words = {"time": took(lost), "gaps": f"{len(gaps):,} gap{'s' * (len(gaps) > 1)}", "least": took(least)}
+    return RuleMatch(words, evidence, rule.severity, span, advice="" if is_told else _UNTOLD)
 
 
 @register_rule(
