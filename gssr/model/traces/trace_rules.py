@@ -169,6 +169,11 @@ def _at(trace: TraceAnalysis, time_ns: int) -> str:
     return f"{seconds:.6g} s" if abs(seconds) >= 1 else f"{seconds * 1e3:.6g} ms"
 
 
+def _is_told(gap: Gap) -> bool:
+    """Tell whether it is known what the program did in the gap."""
+    return any((gap.call, gap.range, gap.python))
+
+
 def _gap(trace: TraceAnalysis, gap: Gap) -> str:
     """Say how long a gap is and when, what came after it, and what the program did in its middle."""
     doing = gap.python or gap.range or gap.call
@@ -487,6 +492,10 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return RuleMatch({"at_once": f"{at_once:.2g}", "all": f"{len(trace.gpus):,}"}, evidence, severity, _span(trace))
 
 
+_LATE_FOR_UNTOLD = (
+    "gssr tui FILE shows what its threads did meanwhile, as far as they were traced: do it ahead, in another thread or "
+    "process, or less often. All long gaps: gssr analyze --csv gaps FILE"
+)
 _UNTOLD = (
     "See what the program did meanwhile (start-up, checkpoint, validation, loading): gssr tui FILE shows its threads, as "
     "far as they were traced."
@@ -514,9 +523,8 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         _won(trace, lost, "the gaps"),
     )  # fmt: skip
     span = (min(gap.start_ns for gap in gaps) / 1e9, max(gap.start_ns + gap.length_ns for gap in gaps) / 1e9)
-    is_told = any(gap.python or gap.range or gap.call for gap in gaps)
     words = {"time": took(lost), "gaps": f"{len(gaps):,} gap{'s' * (len(gaps) > 1)}", "least": took(least)}
-    return RuleMatch(words, evidence, rule.severity, span, advice="" if is_told else _UNTOLD)
+    return RuleMatch(words, evidence, rule.severity, span, advice="" if any(map(_is_told, gaps)) else _UNTOLD)
 
 
 @register_rule(
@@ -535,13 +543,14 @@ def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     if severity is None:
         return None
     what = f"idle: the host was late{f' by {took(BRIEF)} or more' if is_of_short else ''}, in gaps below {took(LONG)}"
-    gap = next((gap for gap in trace.gaps if gap.cause == "host" and gap.length_ns < LONG), None)
+    gaps = [gap for gap in trace.gaps if gap.cause == "host" and gap.length_ns < LONG]
     evidence = (
         _of_time(trace, lost, rule, what),
-        *(() if gap is None else (finding_in_words("gap", gap.length_ns / 1e9, f"the longest {_gap(trace, gap)}"),)),
+        *(finding_in_words("gap", gap.length_ns / 1e9, f"the longest {_gap(trace, gap)}") for gap in gaps[:1]),
         _won(trace, lost, "if the host ran ahead"),
     )
-    return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
+    advice = "" if any(map(_is_told, gaps)) else _LATE_FOR_UNTOLD
+    return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace), advice=advice)
 
 
 @register_rule(
