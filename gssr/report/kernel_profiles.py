@@ -60,6 +60,13 @@ def profile_command(kernel: str, others: Iterable[str] = ()) -> str | None:
     return f"ncu --set full -k {named} -c 1 -o kernel PROGRAM"
 
 
+def first_launch(kernel: str, others: Iterable[str]) -> str:
+    """Say what the command measures: the first launch of the kernel's function, and how many of the ``others`` are of the
+    same one, as those with other template arguments."""
+    n = 1 + sum(short_name(other) == short_name(kernel) for other in others)
+    return "the first launch of its function" + (f", which {count(n, 'kernel')} are of" if n > 1 else "")
+
+
 def command_rows(command: str, width: int) -> list[Row]:
     """Draw a command to be copied from its first cell on: on one line if it fits, else on several that a shell joins."""
     lines = [command] if len(command) <= width else textwrap.wrap(command, width - 2, break_long_words=False,
@@ -88,7 +95,8 @@ def kernels_page(
         rows += section("Which next?", width, marks)
         text = (
             f"Of the kernels that compute and were not measured, {_sentence_name(next_kernel.name)} has the most time in "
-            f"the trace, {percent(next_kernel.share)} of that of all kernels. To measure its function's first launch:"
+            f"the trace, {percent(next_kernel.share)} of that of all kernels. To measure "
+            f"{first_launch(next_kernel.name, next_kernel.others)}:"
         )
         rows += [*wrap(text, width), *command_rows(command, width)]
     return [*rows, (), (Span(_closing_line(found), "value"),)]

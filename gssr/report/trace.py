@@ -32,7 +32,7 @@ from gssr.report.breakdown import breakdown_section
 from gssr.report.call_tree import call_rows, shares_of
 from gssr.report.exchange import exchange_rows, io_rows
 from gssr.report.json_document import breakdown_object, number, verdict_object
-from gssr.report.kernel_profiles import command_rows, profile_command
+from gssr.report.kernel_profiles import command_rows, first_launch, profile_command
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
 SCHEMA = "gssr.trace/1"
@@ -357,7 +357,8 @@ def _kernels(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[
     rows += _tops(trace, "api", fewer, marks, "call") + _launches(trace, options.width)
     if (told := next_to_profile(trace)) is not None:
         share = f"{_fit_name(told[0])} takes {percent(told[1])} of the time of all kernels"
-        text = f"{share}; to measure its function's first launch:"
+        others = [str(name) for name, *_ in trace.lengths["kernels"].keys if name != told[0]]
+        text = f"{share}; to measure {first_launch(told[0], others)}:"
         rows += [(), *remark(text, options.width, "plain", label="profile"), *command_rows(told[2], options.width)]
     return rows
 

@@ -16,7 +16,7 @@ from gssr.cli import main
 from gssr.model.traces.profiled_kernels import ProfiledKernel, profiled_kernels, roofline_of
 from gssr.recognise import NCU_CSV, NCU_REPORT, recognise
 from gssr.render.function_names import short_name
-from gssr.report.kernel_profiles import command_rows, profile_command
+from gssr.report.kernel_profiles import command_rows, first_launch, profile_command
 from gssr.traces.kernel_profile import ProfiledLaunch, measured, number_of, plain_advice
 from gssr.traces.launch_shapes import KernelShape, Totals
 from gssr.traces.ncu_csv import read_ncu_csv
@@ -275,6 +275,10 @@ def test_a_command_with_a_long_name_fits_into_a_line_and_matches_that_kernel_alo
         )
         (pattern,) = re.findall(r"-k regex:(\w+) -c 1 ", command)
         assert re.search(pattern, tile) and not re.search(pattern, other)
+    assert first_launch(named[0], named[1:]) == "the first launch of its function"
+    assert (
+        first_launch("f<1>(int)", ["f<2>(int)", "f", "g"]) == "the first launch of its function, which 3 kernels are of"
+    )
     within = profile_command(named[0], [*named, f"{tiles[0]}_2(int)"])
     assert within == f"ncu --set full -k {tiles[0]} -c 1 -o kernel PROGRAM"  # no part of it is its own
     lines = [each.text for (each,) in command_rows(within, 60)]
