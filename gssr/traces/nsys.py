@@ -311,13 +311,15 @@ class _Reading:
         """Yield the lengths in some tables (places in ``_TABLES``) as ``read_lengths`` does, behind a timeline without any.
         Call it once."""
         source, track = TraceSource(self._database.path, "nsys", "Nsight Systems"), Track("other", "")
-        names, strings, nothing = self._named({}), dict[int, str](), np.empty(0, np.int64)
+        strings, asked, nothing = dict[int, str](), set[int](), np.empty(0, np.int64)
         parts = (part for place in places for part in self._parts(place, _TABLES[place], ()))
         for part in chain([_TablePart(nothing, nothing, nothing.astype(np.int32), None, [])], parts):
-            if len(self._keys) > len(names.name):
-                wanted = {key[1] for key in self._keys if self._all[key[0]].label is None}
-                strings |= self._database.strings("StringIds", wanted - strings.keys())
-                names = self._named(strings)
+            wanted = {key[1] for key in self._keys if self._all[key[0]].label is None} - asked
+            if wanted:
+                strings |= self._database.strings("StringIds", wanted)
+                asked |= wanted
+            names = self._named(strings)
+            self._keys.clear()  # the next part has numbers of its own
             n = len(part.length)
             own = Intervals(
                 all_alike(0, n), part.length, np.zeros(n, np.int32), names.name[part.name], names.kind[part.name],

@@ -12,7 +12,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, kernels, small_tables, strings, write_report
+from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, small_tables, strings, write_report
+from benchmarks.nsys_report import kernels as kernels_of
 from gssr.gpu_name import gpu_label
 from gssr.guarded_sqlite import Guarded
 from gssr.model.traces.analyze_trace import analyze_files, analyze_timeline, analyze_timelines
@@ -120,9 +121,19 @@ def test_a_table_alone_is_the_same_as_with_all_others(tmp_path, by):
             assert [*rows_of_table(table, alone)[1]] == [*rows_of_table(table, whole)[1]]
 
 
+def test_a_table_alone_names_each_part_by_its_own_strings(tmp_path):
+    kernels = ({**row, "demangledName": 1 + at // 3} for at, row in enumerate(kernels_of(90_000, n_names=3)))
+    names = ({"id": 1 + at, "value": f"kernel {at % 20_000}"} for at in range(0, 30_000, 2))  # every other is missing
+    path = report(tmp_path / "a.sqlite", StringIds=list(names), KERNEL=kernels)
+    run = open_traces([path])
+    alone, whole = analyze_files(run, tables=("kernels",)), analyze_files(run, tables=("kernels", "ranks"))
+    found = [sorted(rows_of_table("kernels", each)[1]) for each in (alone, whole)]
+    assert found[0] == found[1] and len(found[0]) == 25_000
+
+
 def test_a_table_alone_is_made_of_what_it_needs(tmp_path):
     path, n = tmp_path / "a.sqlite", 300_000
-    write_report(str(path), {"StringIds": strings(3), "CUPTI_ACTIVITY_KIND_KERNEL": kernels(n, n_names=3)})
+    write_report(str(path), {"StringIds": strings(3), "CUPTI_ACTIVITY_KIND_KERNEL": kernels_of(n, n_names=3)})
     run, peaks = open_traces([str(path)]), []
     for tables in (("ranks", "kernels"), ("kernels",)):
         tracemalloc.start()
