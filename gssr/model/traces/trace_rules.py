@@ -18,6 +18,7 @@ from gssr.gpu_vendors import AMD, NVIDIA, say
 from gssr.model.results import Finding, Severity
 from gssr.model.traces import call_tree
 from gssr.model.traces.idle import BRIEF, LAUNCH, LONG
+from gssr.model.traces.lengths import NO_LENGTHS
 from gssr.model.traces.trace_results import BINS, Gap, TraceAnalysis
 from gssr.model.traces.waits import SHORT
 from gssr.model.verdicts.table import (
@@ -63,10 +64,17 @@ _PARTS = 30
 def judge_trace(trace: TraceAnalysis, table: RuleTable) -> TraceAnalysis:
     """Return the analysis with its verdicts, and with the rules that abstain."""
     table = _in_torch(table) if "torch" in trace.holds else table
-    said = partial(say, AMD if {str(source.format) for source in trace.sources} <= {"rocpd", "rocprof"} else NVIDIA)
+    said = partial(say, AMD if _is_of_amd(trace) else NVIDIA)
     missing = partial(_missing, trace=trace)
     verdicts, abstentions = decide(table, trace, len(trace.gpus), missing, same_gpus, said=said)
     return replace(trace, verdicts=verdicts, abstentions=abstentions)
+
+
+def _is_of_amd(trace: TraceAnalysis) -> bool:
+    """Tell whether a trace is of AMD's GPUs: written by rocprofv3, or with calls of HIP and none of CUDA."""
+    calls = trace.lengths.get("api", NO_LENGTHS).keys
+    called = {name for name in ("hip", "cuda") if any(str(call).startswith(name) for call, *_ in calls)}
+    return called == {"hip"} or {str(source.format) for source in trace.sources} <= {"rocpd", "rocprof"}
 
 
 def _in_torch(table: RuleTable) -> RuleTable:

@@ -273,6 +273,16 @@ def test_a_gap_without_what_the_program_did_is_not_said_to_be_named_on_the_page(
     assert "gssr tui FILE shows" in found[0] and "page's list of gaps names" in found[1]
 
 
+@pytest.mark.parametrize(("prefix", "wanted"), [("hip", "hipMemcpyAsync"), ("cuda", "cudaMemcpyAsync")])
+def test_the_words_are_those_of_the_calls_in_the_trace(prefix: str, wanted: str) -> None:
+    events = busy(Events(), 5)
+    events.rows = [(*row[:3], row[3].replace("cuda", prefix), *row[4:]) for row in events.rows]
+    events.launched("Memcpy HtoD", 10 * MS, 10 * MS + 10 * US, 60 * MS, took=70 * MS, kind=Kind.MEMCPY,
+                    by=f"{prefix}Memcpy", size=1 << 20)  # fmt: skip
+    (verdict,) = (each for each in analyze_timeline(events.timeline()).verdicts if each.code == "sync_copies")
+    assert wanted in verdict.advice
+
+
 def test_one_gap_is_said_as_one() -> None:
     (verdict,) = (each for each in analyze_timeline(long_gap()).verdicts if each.code == "gpu_gaps")
     assert "in 1 gap of at least 500 ms" in verdict.title
