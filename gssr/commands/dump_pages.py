@@ -158,10 +158,12 @@ def _read_profiled_kernels(
 
     kinds = {file: recognise(file).kind for file in files}
     traces = [file for file in files if kinds[file] in TRACES]
+    cut_off: list[str] = []
     read, problems = _each_read(
         [file for file in files if file not in traces],
-        lambda file: read_ncu_csv(file, most) if kinds[file] == NCU_CSV else read_ncu_report(file),
+        lambda file: read_ncu_csv(file, most, cut_off) if kinds[file] == NCU_CSV else read_ncu_report(file),
     )
+    problems += cut_off
     if not read:
         return None, problems
     traced = launch_shapes(open_traces(traces, most_bytes=most).sources, most) if traces else None

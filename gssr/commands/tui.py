@@ -286,7 +286,7 @@ def watches_of(
     traces = traces_among(name for name in names if os.path.exists(name))
     if not traces:
         if ranks is not None:
-            raise ValueError(f"--ranks: is for traces: {names[0]} is a recording")
+            raise ValueError(f"--ranks: is for traces: {names[0]} is none")
         first = _with_traces(WatchedRecording(names[0], run_id), run_id, attach, offset)
         return [Watch(first), *(Watch(WatchedRecording(name)) for name in names[1:])]
     if attach:
