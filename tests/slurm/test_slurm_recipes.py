@@ -211,6 +211,16 @@ def test_mpi_ranks_are_recorded_on_all_nodes(cluster: Cluster, folder: Path, whi
     assert log.splitlines()[-1].startswith("GSSR score=") and log.count("How well used?") == 1
 
 
+def test_a_solvers_page_comes_once_and_only_in_the_file_for_stderr(cluster: Cluster, folder: Path) -> None:
+    (job,) = scripts("A solver with MPI", "start.md")
+    log = cluster.sbatch(job.removeprefix("#!/bin/bash\n"), "--nodelist=node[1-2]", cwd=folder)
+    look_at(only_run(folder), 8, 8)
+    (errors,) = folder.glob("solver_*.err")
+    page = errors.read_text(encoding="utf-8")
+    assert page.splitlines()[-1].startswith("GSSR score=") and page.count("How well used?") == 1
+    assert log == ""
+
+
 def test_workers_of_torchrun_are_recorded_on_all_nodes(cluster: Cluster, folder: Path) -> None:
     (job,) = scripts("torchrun on several nodes")
     cluster.sbatch(job.removeprefix("#!/bin/bash\n"), "--nodelist=node[1-2]", cwd=folder)
