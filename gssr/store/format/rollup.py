@@ -1,7 +1,8 @@
 """Rollups and sketches kept while recording, in plain Python: no numpy in the sampler.
 
 A GPU's rows are collected for its current bucket of 10 s and folded column by column, which lets the built-in ``sum``,
-``min`` and ``max`` do the work. A closed bucket is merged into the GPU's buckets of 60 s and 600 s.
+``min`` and ``max`` do the work. A closed bucket is merged into the GPU's bucket of 60 s, and that
+into its bucket of 600 s.
 ``gssr.store.format.buckets`` does the same arithmetic on arrays; a test holds the two equal.
 
 Packing rollups and sketches into the blobs that gssr.store.format.layout describes, and back, in plain Python.
@@ -363,30 +364,12 @@ class Rollups:
         state.rows = []
 
     def _close(self, gpu: int, state: _Gpu) -> None:
-        """Close the GPU's open bucket of the finest level. Its rows are folded, it is added to the coarser buckets, and
-        coarser buckets and sketches that ended before it are closed. Late rows are counted as well. ``gpu`` is the GPU's
-        key in the file."""
-        bucket = state.buckets[0]
-        if bucket is not None:
-            self._close_open(gpu, state, bucket)
-        self._count_late(gpu, state)
-        self._emit(gpu, state, 0)
-
-    def _close_open(self, gpu: int, state: _Gpu, bucket: Bucket) -> None:
-        """Add the finest bucket to the coarser ones, closing those that it lies behind."""
+        """Close the GPU's open bucket of the finest level. Its rows are folded, and coarser buckets and sketches that ended
+        before it are closed. Late rows are counted as well. ``gpu`` is the GPU's key in the file."""
         if state.rows:
             self._fold_into_open(gpu, state)
-        for level in range(1, len(LEVELS)):
-            start = bucket.start // LEVELS[level] * LEVELS[level]
-            coarse = state.buckets[level]
-            if coarse is not None and coarse.start != start:
-                self._emit(gpu, state, level)
-                coarse = None
-            if coarse is None:
-                first = bucket.first_rowid
-                coarse = state.buckets[level] = Bucket(gpu, LEVELS[level], start, first, first, self._empty[:])
-            merge(coarse.vector, bucket.vector, self._gap, self._layout)
-            coarse.last_rowid = bucket.last_rowid
+        self._count_late(gpu, state)
+        self._emit(gpu, state, 0)
 
     def _count_late(self, gpu: int, state: _Gpu) -> None:
         """Count the rows in ``state.late``, which came after their bucket was closed, and empty it. They go into coarser
@@ -409,10 +392,10 @@ class Rollups:
                 if coarse is not None and coarse.start == start:
                     merge(coarse.vector, vector, self._gap, self._layout)
                     coarse.last_rowid = max(coarse.last_rowid, last)
-                else:
-                    self._closed.append(Bucket(gpu, seconds, start, first, last, vector))
-                    if seconds == LEVELS[-1]:
-                        self._add_to_totals(gpu, vector)
+                    break  # with this one they come into the coarser ones
+                self._closed.append(Bucket(gpu, seconds, start, first, last, vector))
+                if seconds == LEVELS[-1]:
+                    self._add_to_totals(gpu, vector)
             for seconds in SKETCHES:
                 sketch = state.sketches.get(seconds)
                 if sketch is not None and sketch.bucket == finest // seconds * seconds:
@@ -422,13 +405,27 @@ class Rollups:
         state.late = []
 
     def _emit(self, gpu: int, state: _Gpu, level: int) -> None:
-        """Close the bucket of a level, if one is open."""
+        """Close the bucket of a level, if one is open, and add it to the next coarser one, after closing that if the bucket
+        lies behind it."""
         bucket = state.buckets[level]
-        if bucket is not None:
-            if LEVELS[level] == LEVELS[-1]:
-                self._add_to_totals(gpu, bucket.vector)
-            self._closed.append(bucket)
-            state.buckets[level] = None
+        if bucket is None:
+            return
+        state.buckets[level] = None
+        self._closed.append(bucket)
+        if LEVELS[level] == LEVELS[-1]:
+            self._add_to_totals(gpu, bucket.vector)
+            return
+        seconds = LEVELS[level + 1]
+        start = bucket.start // seconds * seconds
+        coarse = state.buckets[level + 1]
+        if coarse is not None and coarse.start != start:
+            self._emit(gpu, state, level + 1)
+            coarse = None
+        if coarse is None:
+            first = bucket.first_rowid
+            coarse = state.buckets[level + 1] = Bucket(gpu, seconds, start, first, first, self._empty[:])
+        merge(coarse.vector, bucket.vector, self._gap, self._layout)
+        coarse.last_rowid = max(coarse.last_rowid, bucket.last_rowid)
 
     def _emit_sketches(self, state: _Gpu, time: float) -> None:
         """Close sketches that end at ``time`` or before, finer ones first, which are added to the coarser ones."""
@@ -498,9 +495,9 @@ def pack_sketch(histograms: Sequence[Histogram], seconds: int = SKETCH_SECONDS) 
     keys = array("H")
     counts = array("I")
     for histogram in histograms:
-        for key in sorted(histogram):
-            keys.append(key)
-            counts.append(histogram[key])
+        ordered = sorted(histogram)
+        keys.extend(ordered)
+        counts.extend(map(histogram.__getitem__, ordered))
     head = array("H", [len(histograms), *(len(histogram) for histogram in histograms)])
     return as_stored(_little_endian(head) + _little_endian(keys) + _little_endian(counts), seconds)
 
