@@ -607,6 +607,19 @@ def test_of_what_top_has_recorded_only_that_time_is_told() -> None:
         )
 
 
+def test_when_gpus_began_or_stopped_is_told_as_what_was_seen() -> None:
+    few = np.arange(8)[:, None] < 2
+    late = evidence(**scaled(np.where(few, during(N, 0, 60, 0.0), 1.0)))
+    early = evidence(**scaled(np.where(few, during(N, 240, N, 0.0), 1.0)))
+    for found, code, said in (
+        (late, "late_start", "were first seen at work 60 s after the others"),
+        (early, "early_end", "were last seen at work 60 s before the others"),
+    ):
+        by_top = replace(found, run=found.run._replace(command=TOP_COMMAND))  # it may have begun after the job
+        for each in (found, by_top, replace(found, whole_run=found), replace(found, state="running")):
+            assert of(each).verdicts[code].title == f"2 of 8 GPUs (n0:0, n0:1) {said}"
+
+
 def test_whole_per_cents_of_32_bits_are_what_they_are_in_64() -> None:
     for per_cent in range(1, 100):
         short, long = (np.array([per_cent], kind) / kind(100) for kind in (np.float32, np.float64))
