@@ -820,3 +820,11 @@ def test_a_small_share_whose_cause_is_a_guess_is_no_warning(active: float, sever
     told = of(evidence(width=30.0, gr_engine_active=active, workload={"cpu": 6.0, "n_processes": 9.0}))
     assert told.verdicts["cpu_starved"].severity == severity
     assert ("a guess, and no warning below 10 %" in told.texts("cpu_starved")) == (severity == "info")
+
+
+@pytest.mark.parametrize(
+    ("metric", "first_words"), [("pcie_rx_bytes", "Copy from pinned memory"), ("pcie_tx_bytes", "The GPUs send")]
+)
+def test_advice_on_copies_is_about_the_way_that_they_go(metric: str, first_words: str) -> None:
+    made = evidence(**scaled(during(N, 100, 160, 0.1)) | {metric: during(N, 100, 160, 20e9, 0.5e9)})
+    assert of(made).verdicts["transfer_bound"].advice.startswith(first_words)
