@@ -31,7 +31,7 @@ WORDS: tuple[tuple[str, str] | tuple[str, str, str], ...] = (
     ("nvidia-smi -L", "rocminfo"),
     ("nvidia-smi", "rocminfo"),
     ("dcgmi diag -r 3: memory, PCIe, row remaps", "the ROCm Validation Suite, rvs"),
-    ("nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM", "rocprofv3 --sys-trace -d step -- PROGRAM"),
+    ("nsys profile --trace=cuda,nvtx,osrt --export=sqlite -o step PROGRAM", "rocprofv3 --sys-trace -d step -- PROGRAM"),
     ("nsys profile --trace=cuda,nvtx", "rocprofv3 --runtime-trace"),
     ("SM activity tells which. Record it with DCGM (dcgm-exporter: add DCGM_FI_PROF_SM_ACTIVE), or on Hopper and newer "
      "with GPM (gssr doctor says what is there).",

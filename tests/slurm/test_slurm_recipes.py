@@ -468,3 +468,13 @@ def test_a_sites_nights_end_in_a_mail_and_in_less(folder: Path) -> None:
     assert [path.name for path in (folder / "shared" / "gssr").iterdir()] == ["1"]
     (line,) = (folder / "shared" / "gssr-runs.csv").read_text().splitlines()
     assert "synthetic idle" in line
+
+
+def test_the_summary_of_a_job_that_was_requeued_is_of_its_last_run(folder: Path) -> None:
+    page = scripts("A job's page, and its score in Slurm", "sites.md")[0]
+    summary = page[page.index("summary=") : page.index("[[ $summary")]
+    record = "tools/gssr profile --no-summary -a -l {} -o job.sql -- sleep 1\n"
+    script = f'gssr=tools/gssr folder=.\n{record.format("first")}{record.format("second")}{summary}echo "$summary"'
+    done = subprocess.run(["bash", "-ec", script], cwd=folder, capture_output=True, text=True, check=True, timeout=60)
+    title, gpus, cause, score = done.stdout.splitlines()
+    assert "second" in title and " on 1 node" in gpus and "GPU time" in cause and score.startswith("GSSR score=")
