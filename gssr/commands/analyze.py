@@ -472,8 +472,8 @@ def _with_dumps(analysis: "Analysis", reader: "RunReader", dumps: Sequence[str])
     from dataclasses import replace
 
     from gssr.commands.dump_pages import each_read
+    from gssr.model.joined.dumps_of_run import dumps_of_run, gpus_by_rank
     from gssr.model.joined.explain import looked_at
-    from gssr.model.joined.hang import dumps_of_run, gpus_by_rank
     from gssr.model.traces.hang import analyze_hang
     from gssr.report.hang import explain_hang
     from gssr.traces.flight_recorder import read_flight_recorder
