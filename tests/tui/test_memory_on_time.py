@@ -31,6 +31,9 @@ def test_time_shows_what_was_requested_and_reserved(tmp_path: Path) -> None:
         tabs = app.query_one("#tabs", Tabs)
         assert [tab.label.plain for tab in tabs.query("Tab") if tab.display] == ["3 Time"]
         assert "requested, GiB" in seen(app) and "what GPU time is for" not in seen(app)
+        await pilot.press("e")
+        await until(pilot, lambda: "2 events, newest first" in seen(app))
+        assert "peak of" in seen(app) and "out of memory: 512 MiB asked for" in seen(app)
 
     work(app, steps)
 
@@ -60,6 +63,13 @@ def test_a_timeline_shows_each_category_that_there_is(tmp_path: Path) -> None:
     assert shown[0] == "requested" and set(shown[1:]) == there
     at_peak = [(own.at_peak or {})[name] for name in shown[1:]]
     assert at_peak == sorted(at_peak, reverse=True)
+    app = live_screen(watch, view=View(screen="time", metric=REQUESTED))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("e")
+        await until(pilot, lambda: "1 event, newest first" in seen(app))
+
+    work(app, steps)
 
 
 def test_several_files_are_a_row_each(tmp_path: Path) -> None:
