@@ -45,18 +45,15 @@ def wrong_attach(options: argparse.Namespace, kinds: Sequence[str] = ()) -> str:
 
     if options.offset is not None and not options.attach:
         return f"--offset {options.offset:g}: goes with --attach"
-    from gssr.recognise import TRACES
+    from gssr.recognise import DUMPS, TRACES, recognise
 
     there = traces_among(options.attach, (*TRACES, *kinds))
     wrong = next((name for name in options.attach if name not in there), None)
     if wrong is None:
         return ""
-    from gssr.recognise import recognise
-
-    problem = (
-        recognise(wrong).problem or "is no trace: a recording stands before --attach, which takes all that follows"
-    )
-    return f"--attach {wrong}: {problem}"
+    found = recognise(wrong)
+    no_trace = "is no trace: a recording stands before --attach, which takes all that follows"
+    return f"--attach {wrong}: {found.problem or (found.no_trace if found.kind in DUMPS else no_trace)}"
 
 
 DIGEST = Option(

@@ -296,6 +296,7 @@ def watches_of(
     """
     from gssr.model.live.watch import Watch
     from gssr.model.live.watched_recording import WatchedRecording
+    from gssr.recognise import MEMORY
 
     traces = _traces_and_memory(name for name in names if os.path.exists(name))
     if not traces:
@@ -303,21 +304,22 @@ def watches_of(
             raise ValueError(f"--ranks: is for traces: {names[0]} is none")
         first = _with_traces(WatchedRecording(names[0], run_id), run_id, attach, offset)
         return [Watch(first), *(Watch(WatchedRecording(name)) for name in names[1:])]
+    memory = traces_among(traces, (MEMORY,))
+    if memory and len(memory) < len(names):
+        other = next(name for name in names if name not in memory)
+        raise ValueError(f"{memory[0]} holds memory, and {other} does not: look at one kind at a time")
+    what = "holds memory" if memory else "is a trace"
     if attach:
-        raise ValueError(f"--attach: is for recordings: {traces[0]} is a trace")
+        raise ValueError(f"--attach: is for recordings: {traces[0]} {what}")
     if len(traces) < len(names):
         other = next(name for name in names if name not in traces)
         raise ValueError(f"{other} is no trace, and {traces[0]} is one: look at one kind at a time")
     if run_id is not None:
-        raise ValueError(f"--run: is for recordings: {names[0]} is a trace")
+        raise ValueError(f"--run: is for recordings: {names[0]} {what}")
     from gssr.model.live.watched_trace import WatchedTrace
-    from gssr.recognise import MEMORY
     from gssr.traces.open import TraceError, open_runs
 
-    if memory := traces_among(traces, (MEMORY,)):
-        if len(memory) < len(traces):
-            other = next(name for name in traces if name not in memory)
-            raise ValueError(f"{other} is a trace, and {memory[0]} holds memory: look at one kind at a time")
+    if memory:
         if ranks is not None:
             raise ValueError(f"--ranks: is for traces: {memory[0]} holds memory")
         return [Watch(WatchedTrace(memory[0], partial(_memory, memory)))]

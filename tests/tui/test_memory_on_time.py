@@ -91,5 +91,7 @@ def test_what_has_no_times_is_not_shown(tmp_path: Path) -> None:
 def test_memory_and_traces_are_looked_at_one_by_one(tmp_path: Path) -> None:
     memory = write_snapshot(tmp_path / "a.pickle", trained())
     (tmp_path / "t.json").write_text('{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}]}')
-    with pytest.raises(ValueError, match="holds memory: look at one kind at a time"):
-        watches_of([str(memory), str(tmp_path / "t.json")])
+    with pytest.raises(ValueError, match=r"a\.pickle holds memory, and .*t\.json does not: look at one kind at a time"):
+        watches_of([str(tmp_path / "t.json"), str(memory)])
+    with pytest.raises(ValueError, match=r"--attach: is for recordings: .*a\.pickle holds memory"):
+        watches_of([str(memory)], attach=[str(tmp_path / "t.json")])

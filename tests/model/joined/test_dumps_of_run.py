@@ -1,12 +1,15 @@
 """Dumps of NCCL's flight recorder beside the recording of the job that hung: whoever did not come is the GPU that idles."""
 
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gssr.cli import main
+from gssr.commands.attached import wrong_attach
+from gssr.recognise import FLIGHT
 from tests.fakes.jobs import causes, healthy
 from tests.fakes.jobs.hardware import H100
 from tests.fakes.jobs.job import Plan
@@ -71,6 +74,13 @@ def test_dumps_of_another_time_are_not_of_this_run(
     assert [note for note in notes if "is of another time than the run" in note] == [
         f"{dump}: is of another time than the run" for dump in dumps
     ]
+
+
+def test_dumps_stand_beside_a_recording_on_a_page_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (dump, *_) = _dumps(tmp_path / "dumps", 2, monkeypatch)
+    options = Namespace(attach=[dump], offset=None)
+    assert wrong_attach(options).startswith(f"--attach {dump}: is a dump of PyTorch")
+    assert not wrong_attach(options, (FLIGHT,))
 
 
 def test_where_nothing_hangs_the_dumps_are_named(
