@@ -26,10 +26,10 @@ from gssr.tui.app import LiveScreen
 from gssr.tui.gpus.inspector import Inspector
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.job.space_average import SpaceAverage
-from gssr.tui.job.verdict_cards import VerdictCard
 from gssr.tui.shared.footer import KeyFooter
 from gssr.tui.shared.keys_panel import KeysPanel
 from gssr.tui.shared.tabs import TABS
+from gssr.tui.shared.verdict_card import VerdictCard
 from gssr.tui.shared.wall import Wall
 from gssr.tui.time.wall import TimeWall
 from gssr.tui.view import ScreenName, View
