@@ -28,18 +28,25 @@ class Inspector(RowsPanel):
         """Show this GPU (position; -1 for none) from now on."""
         if gpu != self.gpu:
             self.gpu = gpu
+            if self.result is not None:
+                self.name_border(self.result)
             self.refresh()
 
+    def name_border(self, result: Result) -> None:
+        """Name the GPU, and what it is sold as."""
+        is_there = 0 <= self.gpu < result.n_gpus
+        self.border_title = clean(result.place(self.gpu)) if is_there else ""
+        self.border_subtitle = (
+            clean(result.gpus[self.gpu].name or "") if is_there and self.gpu < len(result.gpus) else ""
+        )
+
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """Draw all about the GPU, and name it in the border: how it differs, its metrics, its chart, verdicts and
+        """Draw all about the GPU: how it differs, its metrics, its chart, verdicts and
         processes. On a wide panel of few lines verdicts and processes are left out, and metrics and chart stand side
         by side. No rows if there is no such GPU."""
         gpu = self.gpu
         if not 0 <= gpu < result.n_gpus:
             return []
-        product = result.gpus[gpu].name if gpu < len(result.gpus) else None
-        self.border_title = clean(result.place(gpu))
-        self.border_subtitle = clean(product or "")
         rows = self._unlike(result, gpu, width)
         if width >= _SIDE_BY_SIDE and height < 20:
             left = self._metrics(result, gpu, 34, height - len(rows))
@@ -165,5 +172,6 @@ def gap_texts(result: Result, gpu: int) -> list[str]:
 
 
 def _text(value: float, name: str) -> str:
+    """Say a metric's value with its unit; a sign if it is unknown (NaN)."""
     text = quantity(None if value != value else value, metric_of(name))
     return NONE if text == UNKNOWN else text

@@ -133,5 +133,6 @@ class Causes(Drawing, VerticalScroll, can_focus=True):
 
 
 def _how_many(verdicts: tuple[Verdict, ...]) -> str:
+    """Say how many verdicts there are of each severity."""
     counts = [(sum(each.severity == severity for each in verdicts), severity) for severity in MARKS]
     return ", ".join(f"{n} {severity}" for n, severity in counts if n)
