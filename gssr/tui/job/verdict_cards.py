@@ -25,6 +25,8 @@ def is_in_headline(verdict: Verdict, judgement: Judgement) -> bool:
 class VerdictCards(Drawing, Vertical):
     """The first few verdicts."""
 
+    _judgement: Judgement | None = None
+
     def compose(self) -> ComposeResult:
         """Lay out as many cards as there may be at once."""
         for number in range(MOST_CARDS):
@@ -34,20 +36,25 @@ class VerdictCards(Drawing, Vertical):
     def show(self, result: Result, _view: View) -> None:
         """Show the first verdicts as cards, and below them how many more there are on Why, or that no rule finds
         anything, or that samples are too few for them; no cards before there is a judgement."""
-        judgement = result.judgement
+        self._judgement = judgement = result.judgement
         verdicts = () if judgement is None else judgement.verdicts
-        cards = list(self.query(VerdictCard))
-        for card in cards:
-            card.display = card.number < len(verdicts)
-            if card.display and judgement is not None:
-                card.tell(verdicts[card.number], self._detail(verdicts[card.number], judgement))
-        more = len(verdicts) - len(cards)
+        self._tell_cards()
+        more = len(verdicts) - MOST_CARDS
         said = self.query_one("#more-verdicts", Words)
         said.display = more > 0 or (judgement is not None and not verdicts)
         few = judgement.too_few if judgement is not None else None
         nothing = f"not judged: {few}" if few else "no rule finds anything wrong"
         said.say(f"{more} more on Why" if more > 0 else nothing)
         self.call_after_refresh(self._point_to_what_is_cut)
+
+    def _tell_cards(self) -> None:
+        """Tell each card its verdict, and hide those without one."""
+        judgement = self._judgement
+        verdicts = () if judgement is None else judgement.verdicts
+        for card in self.query(VerdictCard):
+            card.display = card.number < len(verdicts)
+            if judgement is not None and card.display:
+                card.tell(verdicts[card.number], self._detail(verdicts[card.number], judgement))
 
     def _detail(self, verdict: Verdict, judgement: Judgement) -> Detail:
         """Choose how much a screen of this height has room for. The one line of a short screen is the advice, if the
@@ -57,7 +64,8 @@ class VerdictCards(Drawing, Vertical):
         return "advice" if self.screen.has_class("-medium") else "evidence"
 
     def on_resize(self) -> None:
-        """Look again at what fits."""
+        """Tell as much as there is room for now, and look again at what fits."""
+        self._tell_cards()
         self.call_after_refresh(self._point_to_what_is_cut)
 
     def _point_to_what_is_cut(self) -> None:
