@@ -3,7 +3,7 @@
 import numpy as np
 
 from gssr.model.live.live_result import Result
-from gssr.render.cells import clean, fit, wrap
+from gssr.render.cells import clean, fit, side_by_side, wrap
 from gssr.render.clock import duration
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity, unit_of
@@ -51,10 +51,7 @@ class Inspector(RowsPanel):
         if width >= _SIDE_BY_SIDE and height < 20:
             left = self._metrics(result, gpu, 34, height - len(rows))
             right = self._chart(result, gpu, width - 36, max(height - len(rows), 3))
-            both = max(len(left), len(right))
-            left += [()] * (both - len(left))
-            right += [()] * (both - len(right))
-            return [*rows, *(self._beside(one, 36, other) for one, other in zip(left, right, strict=True))]
+            return [*rows, *side_by_side(left, right, 36)]
         verdicts, processes = self._verdicts(result, gpu, width), self._processes(result, gpu, width)
         chart = min(max(height // 4, _LEAST_CHART), _MOST_CHART) if height >= 14 else 0
         room = max(height - len(rows) - chart - len(verdicts) - len(processes), 3)
@@ -62,12 +59,6 @@ class Inspector(RowsPanel):
         if chart:
             rows += [(), *self._chart(result, gpu, width, chart)]
         return [*rows, *verdicts, *processes]
-
-    @staticmethod
-    def _beside(one: Row, size: int, other: Row) -> Row:
-        """Return both rows in one, the second from cell ``size`` on."""
-        used = sum(len(span.text) for span in one)
-        return (*one, Span(" " * max(size - used, 1)), *other)
 
     def _unlike(self, result: Result, gpu: int, width: int) -> list[Row]:
         """Say why the GPU at position ``gpu`` is singled out, how far its mean is from the median, and what is missing of

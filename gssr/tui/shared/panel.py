@@ -1,7 +1,7 @@
 """What every widget that shows a part of a result is: a panel with a title in its border, told a result by ``show``."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -102,12 +102,6 @@ class Drawing(PlainText):
         style = self.palette.style
         segments = [Segment(span.text, style(span.role)) for span in drawable(row, self.glyphs)]
         return Strip(segments).adjust_cell_length(width)
-
-    def text_of(self, rows: Iterable[Row]) -> Text:
-        """Turn rows of a pure drawing into a text that a widget wraps."""
-        style = self.palette.style
-        spans = ([(span.text, style(span.role)) for span in drawable(row, self.glyphs)] for row in rows)
-        return Text("\n").join(Text.assemble(*line) for line in spans)
 
 
 class Words(PlainText, Label):

@@ -56,7 +56,7 @@ class VerdictCard(Drawing, Words, can_focus=True):
             self.set_class(verdict.severity == severity, f"-{severity}")
         self.set_class(detail in ("short advice", "short title", "title"), "-one-line")
         self.set_class(is_at_cursor, "-at-cursor")
-        text = self.text_of(self._rows(verdict, detail))
+        text = self.palette.text_of(self._rows(verdict, detail), self.glyphs)
         if is_at_cursor:
             text.stylize("underline", 0, len(text.plain.partition("\n")[0]))
         self.say(text)
