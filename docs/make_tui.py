@@ -15,9 +15,9 @@ from gssr.tui.compare.pane import ComparePane
 from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.pane import GpusPane
 from gssr.tui.gpus.table import GpuTable
-from gssr.tui.job.verdict_cards import VerdictCard
 from gssr.tui.shared.line_table import LineTable
 from gssr.tui.shared.tabs import TABS
+from gssr.tui.shared.verdict_card import VerdictCard
 from gssr.tui.time.pane import TimePane
 from gssr.tui.time.timeline import TimePanel
 from gssr.tui.time.trace_lanes import TraceLanes

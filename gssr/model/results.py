@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -13,11 +13,13 @@ from gssr.metrics import SCORE_INPUTS
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.percentiles import known_percentiles
 from gssr.model.run_history import History
-from gssr.model.traced import Traced
 from gssr.peaks import Peaks
 from gssr.score import score_of_means
 from gssr.store.format.rank_ends import RankEnd
 from gssr.store.format.rows import Event, Gpu, GpuProcesses, RunRow
+
+if TYPE_CHECKING:  # few runs have traces, and these classes take long to make
+    from gssr.model.traced import Traced
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,6 +595,6 @@ class Analysis:
     ranks_stopped: tuple[RankEnd, ...] = ()
     gpu_hours_unmeasured: float = 0.0
     history: History | None = None
-    traces: tuple[Traced, ...] = ()
+    traces: tuple["Traced", ...] = ()
     node_series: Mapping[str, Series] = field(default_factory=dict)
     processes: tuple[GpuProcesses, ...] = ()

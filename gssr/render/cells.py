@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Literal
 
 from gssr.render.roles import Role, Row, Span, one_row, text_of
@@ -112,6 +113,11 @@ def pad(row: Row, width: int, align: Literal["left", "right"] = "left") -> Row:
         return clip(row, width)
     blank = Span(" " * missing)
     return (*row, blank) if align == "left" else (blank, *row)
+
+
+def side_by_side(left: Sequence[Row], right: Sequence[Row], size: int) -> list[Row]:
+    """Set two drawings beside each other, the right one from cell ``size`` on; what is wider on the left is cut."""
+    return [(*pad(one, size), *other) for one, other in zip_longest(left, right, fillvalue=())]
 
 
 def fit_row(row: Row, width: int, ellipsis: str, keep: Literal["start", "end"] = "start") -> Row:

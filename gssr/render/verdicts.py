@@ -37,10 +37,10 @@ def verdict_rows(verdict: Verdict, width: int, whole: bool, with_limits: bool = 
     rows = [(Span(f"{mark if number == 0 else '':<3}", role), *row) for number, row in enumerate(rows)]
     if not whole:
         return rows
-    numbers = [clean(text) for text in texts_of(verdict)]
+    numbers = "; ".join(clean(text) for text in texts_of(verdict))
     if with_limits:
-        numbers.append(limits_of(clean(verdict.source)))
-    rows += wrap("; ".join(numbers), width, "   ", "   ", "dim")
+        numbers = " ".join([*([f"{numbers}."] if numbers else []), limits_of(clean(verdict.source))])
+    rows += wrap(numbers, width, "   ", "   ", "dim")
     return rows + advice_rows(verdict, width)
 
 
@@ -98,24 +98,28 @@ def naming(verdicts: Sequence[Verdict], files: Sequence[str]) -> tuple[Verdict, 
 
 def texts_of(verdict: Verdict) -> list[str]:
     """List the numbers that a verdict rests on, and what its cure would save, if that is known."""
-    texts = [finding.text for finding in verdict.evidence]
-    if verdict.gpu_hours:
-        texts.append(would_save(verdict.gpu_hours))
-    return texts
+    saving = saving_of(verdict)
+    return [*(finding.text for finding in verdict.evidence), *([saving] if saving else [])]
 
 
-def would_save(gpu_hours: float) -> str:
-    """Say what a cure would save, to two digits; in seconds of a GPU where it is less than a hundredth of a GPU-hour."""
-    amount, unit = (gpu_hours, "GPU-hours") if gpu_hours >= 0.01 else (3600 * gpu_hours, "GPU-seconds")
+def saving_of(verdict: Verdict) -> str:
+    """Say what the cure of a verdict would save, to two digits, in seconds of a GPU where that is less than a hundredth of a
+    GPU-hour; "" if it is not known."""
+    hours = verdict.gpu_hours
+    if not hours:
+        return ""
+    amount, unit = (hours, "GPU-hours") if hours >= 0.01 else (3600 * hours, "GPU-seconds")
     return f"would save about {float(f'{amount:.2g}'):,.10g} {unit}"
 
 
 def limits_of(source: str) -> str:
-    """Say whose limits the numbers were held against, from a verdict's ``source``."""
-    own = [name for name in source.split(", ") if name != "ours"]
-    if "ours" in source.split(", "):
-        own.append("GSSR's own")
-    return f"limits: {', '.join(own)}"
+    """Say in a sentence whose limits the numbers were held against, from a verdict's ``source``."""
+    names = source.split(", ")
+    others = ", ".join(name for name in names if name != "ours")
+    if not others:
+        return "Its limits are GSSR's own."
+    own = "; GSSR's own" if "ours" in names else ""
+    return f"Where its limits are from: {others}{own}."
 
 
 def abstention_rows(abstentions: Mapping[str, str], width: int, bullet: str, most_named: float = math.inf) -> list[Row]:

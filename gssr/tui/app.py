@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
@@ -21,7 +22,7 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import BindingType
 from textual.css.query import NoMatches
 from textual.driver import Driver
-from textual.events import Key
+from textual.events import Key, ScreenResume
 from textual.filter import LineFilter, NoColor
 from textual.message import Message
 from textual.screen import Screen
@@ -67,6 +68,7 @@ from gssr.tui.wire import Wire, thrifty
 if TYPE_CHECKING:
     from textual.command import Provider
 
+_STYLES = Path(__file__).with_name("app.tcss")
 
 WINDOWS = (None, 60.0, 300.0, 900.0, 3600.0)
 """What ``w`` goes through after the newest columns: the whole run (None), and its last seconds."""
@@ -111,11 +113,21 @@ def _command_provider() -> "type[Provider]":
     return Everything
 
 
+class _FirstScreen(Screen[None]):
+    """The screen below all others."""
+
+    _was_resumed = False
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """Style all widgets anew as Textual does, but not when the app starts: they were styled as they were mounted."""
+        event.refresh_styles = self._was_resumed
+        self._was_resumed = True
+
+
 class LiveScreen(KeysInOrder):
     """The live screen on the first of ``watches``; Compare sets it beside one of the others. ``hz``: looks a second while
     something grows; ``colors`` of the terminal, 0 for none; ``table``: the rules that the job is judged by."""
 
-    CSS_PATH = "app.tcss"
     TITLE = "GSSR"
     AUTO_FOCUS = None  # a tab's first panel gets it once it can be seen
     ALLOW_IN_MAXIMIZED_VIEW = "KeyFooter"
@@ -213,7 +225,8 @@ class LiveScreen(KeysInOrder):
 
     def get_default_screen(self) -> Screen[Any]:
         """Make the screen with the classes of its size: told later, all on it would be styled twice."""
-        found, sizes = super().get_default_screen(), (self.HORIZONTAL_BREAKPOINTS, self.VERTICAL_BREAKPOINTS)
+        self.stylesheet.read(_STYLES)  # as CSS_PATH it would be parsed three times until here
+        found, sizes = _FirstScreen(id="_default"), (self.HORIZONTAL_BREAKPOINTS, self.VERTICAL_BREAKPOINTS)
         for size, steps in zip(self.size, sizes, strict=True):
             found.add_class([name for least, name in steps if size >= least][-1], update=False)
         return found

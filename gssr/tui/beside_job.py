@@ -96,6 +96,7 @@ class JobScreen(LiveScreen):
         return not self.results or self.results[0].state not in ("ended", "lost")
 
     def _next_signal(self) -> int:
+        """Return the signal that stops the job next: each is sent once, the last one again and again."""
         return self._job.signals[min(self._sent, len(self._job.signals) - 1)]
 
     def after_new_results(self) -> None:

@@ -99,10 +99,12 @@ class Everything(Provider):
             yield PaletteCommand(f"{frame.noun} {clean(name)}", "go to it", partial(self._point, gpu))
 
     def _select(self, gpus: tuple[int, ...], name: str) -> None:
+        """Show these GPUs (positions) alone, under this name; Esc comes back."""
         view = self.app.view
         self.app.go_to_screen(view.down(selection=gpus, selected=name, screen="gpus"))
 
     def _point(self, gpu: int) -> None:
+        """Put the cursor on this GPU (position) in the list."""
         self.app.go_to_screen(replace(self.app.view, screen="gpus"), gpu)
 
     def _verdicts(self) -> Iterator[PaletteCommand]:

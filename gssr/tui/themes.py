@@ -5,18 +5,20 @@ themes work. The categories of GPU time have the same colours in every theme. Hu
 told by the height of its mark, and a theme without colour loses nothing else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from rich.style import Style
+from rich.text import Text
 from textual.app import App
 from textual.color import Color, Gradient
 from textual.theme import BUILTIN_THEMES, Theme
 
 from gssr.render.breakdown import LOOKS
-from gssr.render.roles import ROLES, Role
+from gssr.render.glyphs import Glyphs, drawable
+from gssr.render.roles import ROLES, Role, Row
 
 READABLE = 4.5
 """The least contrast of text to its background. Source: WCAG 2.2, success criterion 1.4.3."""
@@ -164,6 +166,11 @@ class Palette:
         if found is None:
             found = self._styles[role] = self._made(role)
         return found
+
+    def text_of(self, rows: Iterable[Row], glyphs: Glyphs) -> Text:
+        """Turn rows of a pure drawing into a text that a widget wraps."""
+        spans = ([(span.text, self.style(span.role)) for span in drawable(row, glyphs)] for row in rows)
+        return Text("\n").join(Text.assemble(*line) for line in spans)
 
     def _made(self, role: Role) -> Style:
         """Make the style of a role: of load, of a category of GPU time, or of the theme's colours."""

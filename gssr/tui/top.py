@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable
 from typing import ClassVar
 
-from rich.text import Text
 from textual.binding import BindingType
 
 from gssr.launch import default_output, where_am_i
 from gssr.model.live.watch import Watch
 from gssr.model.verdicts.table import RuleTable
 from gssr.render.cells import clean
-from gssr.render.glyphs import Glyphs, drawable
+from gssr.render.glyphs import Glyphs
 from gssr.report.live.hosts import host_rows
 from gssr.store.host_states import HostStates, read_states
 from gssr.store.merge.repair import keep
@@ -65,11 +64,7 @@ class TopScreen(LiveScreen):
                 states = states._replace(hosts=tuple(hosts), n_idle=0)
             most = _MOST_ROWS if self.size.height >= _SHORT else _MOST_ROWS_OF_SHORT
             rows = host_rows(states, time.time(), self.size.width - 1, self.glyphs, most)
-            style = self.palette.style
-            lines = [
-                Text.assemble(*((span.text, style(span.role)) for span in drawable(row, self.glyphs))) for row in rows
-            ]
-            self._hosts.say(Text("\n").join(lines))
+            self._hosts.say(self.palette.text_of(rows, self.glyphs))
 
     def _hear(self) -> None:
         """Show the lines that were said, and leave with 1 if one of them ends the screen. At the end of the descriptor

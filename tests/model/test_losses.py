@@ -10,12 +10,13 @@ import pytest
 from evidences import GIB, HEALTHY, during, evidence, scaled
 from ticks import Record, ticks
 
+from gssr.backends.synthetic import __main__ as synthetic
 from gssr.model.account.activity import does_something
 from gssr.model.analyze import analyze
 from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.results import LeadingLoss, Verdict
-from gssr.model.verdicts import judge
+from gssr.model.verdicts import judge, words
 from gssr.store.format.rows import TOP_COMMAND
 from gssr.store.read.recording import open_recording
 from tests.fakes.jobs import causes, healthy
@@ -292,6 +293,14 @@ def test_of_a_node_that_does_the_most_all_gpus_are_awaited_and_else_one(tell: Te
         title = told.verdicts["imbalance"].title
         assert told.leading is not None and told.leading.awaited == awaited, title
         assert ("; node " in title) == (who == "node")
+
+
+def test_a_node_whose_name_says_that_it_is_one_is_not_called_a_node_again(tmp_path: Path) -> None:
+    synthetic.main(["imbalanced", "--gpus", "16", "--hours", "0.1", "-t", "1000", "-o", str(tmp_path / "a.sql")])
+    made = analyze(open_recording(tmp_path / "a.sql").runs[0]).judgement
+    title = next(verdict.title for verdict in made.verdicts if verdict.code == "imbalance")
+    assert title.endswith("; node0000 does the most")
+    assert words.node_label("nid000012") == "node nid000012"
 
 
 def test_values_that_are_missing_make_no_stragglers(tell: Tell) -> None:

@@ -1,10 +1,12 @@
 """What to do is drawn so that its commands can be copied."""
 
+from dataclasses import replace
+
 import pytest
 
 from gssr.model.results import Verdict
 from gssr.render.roles import text_of
-from gssr.render.verdicts import advice_parts, advice_rows, would_save
+from gssr.render.verdicts import advice_parts, advice_rows, saving_of
 
 TRACE = (
     "The host launches too slowly. See one step in a trace, by torch.profiler or: nsys profile --trace=cuda,nvtx,osrt -o "
@@ -54,5 +56,7 @@ def test_commands_end_where_the_sentence_goes_on(advice: str, commands: list[str
 
 
 def test_little_that_would_be_saved_is_told_in_seconds() -> None:
-    assert would_save(0.00097) == "would save about 3.5 GPU-seconds"
-    assert would_save(2.11) == "would save about 2.1 GPU-hours"
+    verdict = Verdict("a", "info", "t", (), "", "ours", 0.0, 1.0, gpu_hours=0.00097)
+    assert saving_of(verdict) == "would save about 3.5 GPU-seconds"
+    assert saving_of(replace(verdict, gpu_hours=2.11)) == "would save about 2.1 GPU-hours"
+    assert saving_of(replace(verdict, gpu_hours=None)) == ""

@@ -34,8 +34,8 @@ def test_all_verdicts_and_abstentions_are_shown_when_asked_for() -> None:
 
 def test_advice_stands_with_what_calls_for_action_and_whose_limits_only_on_the_longest_page() -> None:
     shown = text()
-    assert shown.count(" > Do something") == 3 and "limits:" not in shown
-    assert text("high").count("limits: GSSR's own") == 7
+    assert shown.count(" > Do something") == 3 and "Its limits are" not in shown
+    assert text("high").count("Its limits are GSSR's own.") == 7
 
 
 def test_an_info_that_costs_much_is_told_with_what_to_do() -> None:

@@ -20,16 +20,17 @@ from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
+from gssr.render.verdicts import limits_of, texts_of
 from gssr.report.live.gpu_columns import MEAN, NAME
 from gssr.report.live.times_of_run import part_text, width_text
 from gssr.tui.app import LiveScreen
 from gssr.tui.gpus.inspector import Inspector
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.job.space_average import SpaceAverage
-from gssr.tui.job.verdict_cards import VerdictCard
 from gssr.tui.shared.footer import KeyFooter
 from gssr.tui.shared.keys_panel import KeysPanel
 from gssr.tui.shared.tabs import TABS
+from gssr.tui.shared.verdict_card import VerdictCard
 from gssr.tui.shared.wall import Wall
 from gssr.tui.time.wall import TimeWall
 from gssr.tui.view import ScreenName, View
@@ -325,6 +326,46 @@ def test_enter_on_a_card_opens_why(recording: str) -> None:
         await pilot.press("enter")
         await pilot.pause(0.2)
         assert app.view.screen == "why"
+
+    work(app, steps)
+
+
+def test_cards_tell_as_much_as_the_screen_has_room_for_and_all_in_their_tooltips(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        judgement = app.results[0].judgement
+        assert judgement is not None and judgement.verdicts
+        verdict, card = judgement.verdicts[0], app.query(VerdictCard).first()
+        numbers, advice = texts_of(verdict)[0], verdict.advice.partition(":")[0]
+
+        def told() -> tuple[bool, ...]:
+            text = str(card.render())
+            return verdict.title in text, advice in text, numbers in text
+
+        for size, expected in (((200, 60), (True, True, True)), ((120, 40), (True, True, False))):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda expected=expected: told() == expected)  # type: ignore[misc]
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "\n" not in str(card.render()))
+        tooltip = str(card.tooltip)
+        assert all(text in tooltip for text in (verdict.title, advice, numbers, limits_of(verdict.source)))
+
+    work(app, steps, (200, 60))
+
+
+def test_all_about_a_gpu_is_under_its_name_once_the_cursor_is_on_it(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("2")
+        await until(pilot, lambda: bool(app.query(Inspector)) and app.query_one(GpuTable).item >= 0)
+        await pilot.press("down")
+        await until(pilot, lambda: app.query_one(GpuTable).item == 1)
+        await until(pilot, lambda: str(app.query_one(Inspector).border_title) == app.results[0].place(1))
+        app.query_one(Inspector).inspect(-1)
+        assert not app.query_one(Inspector).border_title
 
     work(app, steps)
 

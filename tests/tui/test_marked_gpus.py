@@ -16,7 +16,7 @@ from gssr.report.live.marked_gpus import legend_of_marks, mark_of
 from gssr.report.load_balancing import outliers_of
 from gssr.store.read.recording import open_recording
 from gssr.tui.gpus.table import GpuTable
-from gssr.tui.why.causes import Cause, Causes
+from gssr.tui.why.causes import Causes
 from tests.fakes import frames
 from tests.fakes.planted import PLANTS
 from tests.looking import judged, live_screen, seen, until, work
@@ -49,7 +49,7 @@ def test_the_gpu_that_the_others_wait_for_is_marked_on_its_row_and_in_words(tmp_
             words = "▲ the others wait for node0000:0"
             assert words in seen(app) and seen(app).count(row) - seen(app).count(words) * (row in words) >= 1
         await pilot.press("5")
-        await until(pilot, lambda: len(app.query(Cause)) > 0 and app.query_one(Causes).has_focus)
+        await until(pilot, lambda: len(app.query("#causes VerdictCard")) > 0 and app.query_one(Causes).has_focus)
         await pilot.press("enter")  # the verdict names no GPU for itself: those are gone to that wait least
         await until(pilot, lambda: app.view.screen == "gpus" and app.query_one(GpuTable).item == 0)
         await pilot.press("m", *"dram", "enter")

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
-from textual.widgets import Label
 
 from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
@@ -32,9 +31,9 @@ from gssr.store.format.rows import Gpu
 from gssr.store.read.recording import RunReader, open_recording
 from gssr.store.read.window_edges import Window
 from gssr.store.write.writer import Writer
-from gssr.tui.job.verdict_cards import MOST_CARDS, VerdictCard
+from gssr.tui.job.verdict_cards import MOST_CARDS
+from gssr.tui.shared.verdict_card import VerdictCard
 from gssr.tui.view import View
-from gssr.tui.why.causes import Cause
 from tests.fakes import frames, planted
 from tests.fakes.clock import Clock
 from tests.fakes.growing import commit_all
@@ -210,8 +209,8 @@ def test_job_and_why_show_them_in_their_order(name: str, tmp_path: Path) -> None
         shown = [str(each.render()) for each in app.query(VerdictCard) if each.display]
         assert len(shown) == min(len(expected), MOST_CARDS)
         await pilot.press("5")
-        await until(pilot, lambda: len(app.query(Cause)) == len(expected))
-        cards = [str(each.query_one(".cause-title", Label).render()) for each in app.query(Cause) if each.display]
+        await until(pilot, lambda: len(app.query("#causes VerdictCard")) == len(expected))
+        cards = [str(each.render()) for each in app.query("#causes VerdictCard")]
         assert len(cards) == len(expected)
         for text, (severity, title) in [*zip(shown, expected, strict=False), *zip(cards, expected, strict=True)]:
             assert severity in text and title in text

@@ -31,8 +31,9 @@ from gssr.tui.compare.effect_table import EffectTable
 from gssr.tui.compare.sentence import CompareSentence
 from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.table import GpuTable
+from gssr.tui.shared.verdict_card import command_of
 from gssr.tui.why.account import AccountTree, items_of
-from gssr.tui.why.causes import Cause, Causes, command_of
+from gssr.tui.why.causes import Causes
 from tests import looking
 from tests.fakes.frames import frame_of
 from tests.looking import seen, until
@@ -68,7 +69,7 @@ def work(paths: list[str], steps: Work, size: tuple[int, int] = (120, 40), glyph
 def test_cards_open_one_at_a_time_and_the_command_is_copied(plants: dict[str, str]) -> None:
     async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
         await pilot.press("5")
-        await until(pilot, lambda: len(app.query(Cause)) >= 2)
+        await until(pilot, lambda: len(app.query("#causes VerdictCard")) >= 2)
         causes = app.query_one(Causes)
         text = seen(app)
         flat = " ".join(re.sub("[│▌]", " ", text).split())
@@ -81,7 +82,7 @@ def test_cards_open_one_at_a_time_and_the_command_is_copied(plants: dict[str, st
         await pilot.pause(0.2)
         assert app.view.note == 1 and "Copy data" in seen(app) and "nsys profile" not in seen(app)
         await pilot.press("up")
-        await pilot.click(list(app.query(Cause))[1])
+        await pilot.click(list(app.query("#causes VerdictCard"))[1])
         await pilot.pause(0.2)
         assert app.view.note == 1
 
@@ -114,7 +115,7 @@ def test_the_account_is_a_tree_that_opens_to_gpus(plants: dict[str, str]) -> Non
 def test_enter_on_a_card_goes_to_the_gpus_that_it_blames(plants: dict[str, str]) -> None:
     async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
         await pilot.press("5")
-        await until(pilot, lambda: len(app.query(Cause)) >= 1)
+        await until(pilot, lambda: len(app.query("#causes VerdictCard")) >= 1)
         app.query_one(Causes).focus()
         await pilot.press("enter")
         await pilot.pause(0.4)

@@ -25,7 +25,6 @@ from gssr.model.results import (
     over_space,
 )
 from gssr.model.statistics.balance import scale_limit
-from gssr.model.traced import Traced
 from gssr.model.traces.only import NOTHING, Only
 from gssr.model.verdicts.table import RuleTable
 from gssr.store.format.rank_ends import RankEnd
@@ -33,6 +32,7 @@ from gssr.store.format.rows import Event, Gpu, GpuProcess, RunRow
 from gssr.store.format.schema import GAP_INTERVALS
 
 if TYPE_CHECKING:  # whoever looks at a recording without traces needs none of it
+    from gssr.model.traced import Traced
     from gssr.model.traces.levels import Level, LevelName
     from gssr.model.traces.nesting import Lanes
     from gssr.model.traces.trace_results import TraceAnalysis
@@ -231,7 +231,7 @@ class Result:
     greatest: Mapping[str, float] = field(default_factory=dict)
     processes: tuple[GpuProcess, ...] = ()
     without_process: frozenset[int] = frozenset()
-    traced: tuple[Traced, ...] = ()
+    traced: tuple["Traced", ...] = ()
     since: float | None = None
     first_time: Floats | None = None
     score_curve: Grid | None = None

@@ -410,7 +410,10 @@ def short_kernels(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             rule.at("short"),
         ),
         _of_time(
-            trace, lost, rule, f"idle: the host was late by less than {took(BRIEF)}, or gaps below {took(LAUNCH)}"
+            trace,
+            lost,
+            rule,
+            f"idle: waiting for the CPU for less than {took(BRIEF)} at a time, or in gaps below {took(LAUNCH)}",
         ),
         _won(trace, lost, "if each were launched in time"),
     )
@@ -537,7 +540,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "warning", "The GPUs wait for the CPU: idle for {lost} before the next work is launched",
-    _shares(f"idle because the host is late (by {took(BRIEF)} or more if most kernels are short)", 0.1, 0.4),
+    _shares(f"idle because it waits for the CPU (for {took(BRIEF)} or more at a time if most kernels are short)", 0.1, 0.4),
     "The page's list of gaps names what the program did meanwhile: do it ahead, in another thread or process, or less "
     "often. All long gaps: gssr analyze --csv gaps FILE",
     needs=(("kernels",), ("launches",)), explains=("low_utilization",),
@@ -550,7 +553,8 @@ def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     severity = _graded(trace, lost, rule)
     if severity is None:
         return None
-    what = f"idle: the host was late{f' by {took(BRIEF)} or more' if is_of_short else ''}, in gaps below {took(LONG)}"
+    long_enough = f" for {took(BRIEF)} or more at a time" if is_of_short else ""
+    what = f"idle: waiting for the CPU{long_enough}, in gaps below {took(LONG)}"
     gaps = [gap for gap in trace.gaps if gap.cause == "host" and gap.length_ns < LONG]
     evidence = (
         _of_time(trace, lost, rule, what),

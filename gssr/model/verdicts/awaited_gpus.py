@@ -129,7 +129,7 @@ def who_waits_least(job: JobEvidence) -> tuple[str, tuple[int, ...]]:
         least = int(np.nanargmin(waits))
         return words.gpu_label(gpus[least]), (least,)
     (node, _), _ = nodes
-    return f"node {node}", tuple(
+    return words.node_label(node), tuple(
         at for at, gpu in enumerate(gpus) if (gpu.node or "?") == node and np.isfinite(waits[at])
     )
 

@@ -113,6 +113,11 @@ def were(which: Sequence[int]) -> str:
     return "was" if len(which) == 1 else "were"
 
 
+def node_label(node: str) -> str:
+    """Name a node in a sentence: ``node nid000012``, or ``node0012`` alone, which says itself what it is."""
+    return node if node.lower().startswith("node") else f"node {node}"
+
+
 def named(gpus: Sequence[Gpu], which: Sequence[int]) -> str:
     """Name these GPUs, the nodes first all of whose GPUs are among them: ``all GPUs of n2, n1:0 and 4 more GPUs``.
 

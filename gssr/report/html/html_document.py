@@ -200,7 +200,7 @@ def _card(analysis: Analysis, verdict: Verdict) -> Markup:
         tag("p", where(analysis, verdict), class_="dim"),
         tag("ul", *(tag("li", sentence(text)) for text in texts_of(verdict))),
         *_advice(verdict),
-        tag("p", f"Rule {verdict.code}; {limits_of(verdict.source)}", class_="dim source"),
+        tag("p", f"Rule {verdict.code}. {limits_of(verdict.source)}", class_="dim source"),
         class_=f"verdict {verdict.severity}",
     )
 

@@ -147,7 +147,7 @@ def _paragraphs(analysis: Analysis, verdict: Verdict) -> list[tuple[str, Font, f
             (text if is_command or number else f"What to do: {text}", SMALL, 0.3 if is_command else 0.14)
             for number, (is_command, text) in enumerate(advice_parts(clean(verdict.advice)))
         ),
-        (f"Rule {verdict.code}; {limits_of(clean(verdict.source))}", _ABOUT, 0.14),
+        (f"Rule {verdict.code}. {limits_of(clean(verdict.source))}", _ABOUT, 0.14),
     ]
 
 

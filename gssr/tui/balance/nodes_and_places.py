@@ -1,8 +1,8 @@
 """Where the slow GPUs sit: the lowest nodes, and the places in a node."""
 
 from gssr.model.live.live_result import Result
-from gssr.render.cells import pad
-from gssr.render.roles import Row, Span
+from gssr.render.cells import side_by_side
+from gssr.render.roles import Row
 from gssr.report.live.times_of_run import in_part, part_text
 from gssr.report.live.unevenness import lowest, places
 from gssr.tui.shared.panel import RowsPanel
@@ -31,7 +31,4 @@ class NodesAndPlaces(RowsPanel):
         right = places(result, found, half, height, glyphs)
         if not right:
             return lowest(result, orders, found, width, height, glyphs)
-        left = lowest(result, orders, found, half, height, glyphs)
-        n = max(len(left), len(right))
-        left, right = left + [()] * (n - len(left)), right + [()] * (n - len(right))
-        return [(*pad(one, half), Span(" " * _GAP), *other) for one, other in zip(left, right, strict=True)]
+        return side_by_side(lowest(result, orders, found, half, height, glyphs), right, half + _GAP)

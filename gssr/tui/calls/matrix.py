@@ -76,6 +76,7 @@ class MessageMatrix(RowsPanel):
 
     @property
     def _exchange(self) -> Exchange | None:
+        """What was sent between ranks; None before the trace is analysed."""
         part = None if self.result is None else self.result.part
         return None if part is None or part.analysis is None else part.analysis.exchange
 
@@ -101,7 +102,8 @@ class MessageMatrix(RowsPanel):
         rows = [*rows[: max(height - len(end), 2)], *end][:height]
         return [drawable(clip(row, width), marks) for row in rows]
 
-    def _anew(self) -> None:
+    def _draw_anew(self) -> None:
+        """Draw the same table anew, as the measure or the cursor has changed."""
         if self.result is not None:
             self.show_table(self.table, self.result, self.view)
 
@@ -111,12 +113,12 @@ class MessageMatrix(RowsPanel):
         if found is not None:
             n = len(found.labels)
             self._line = moved(min(self._line, n - 1), step, n, n)
-            self._anew()
+            self._draw_anew()
 
     def action_measure(self) -> None:
         """Show the next measure of MEASURES, after the last one the first."""
         self._measure = (self._measure + 1) % len(MEASURES)
-        self._anew()
+        self._draw_anew()
 
 
 def _in_words(found: Matrix, measure: Measure, values: Floats, at: int) -> Row:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.widgets import Input, Static, Tab, Tabs
+from textual.widgets import Static, Tab, Tabs
 
 from gssr.metrics import OF_NAME
 from gssr.model.live.live_result import Query, Result
@@ -20,8 +20,7 @@ from gssr.tui.calls.table import CallTable
 from gssr.tui.calls.tree import CallPlaces, CallTreeTable
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
-from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.shared.search_line import SearchLine
+from gssr.tui.shared.search_line import SearchLine, SearchPane
 from gssr.tui.time.timeline import columns_in
 from gssr.tui.trace.cursor import fitted, opened_at
 from gssr.tui.view import View
@@ -35,7 +34,7 @@ _LEAST_FOR_PLACES = 18
 """Rows of the screen from which the call under the cursor is shown rank by rank."""
 
 
-class CallsPane(ScreenPane):
+class CallsPane(SearchPane):
     """What took the time?"""
 
     screen_name = "calls"
@@ -120,9 +119,10 @@ class CallsPane(ScreenPane):
         elif kind == _TREE:
             tree.show_tree(result, self._view, self._sought)
         if focused and self.screen.focused is not None and not self.screen.focused.display:
-            self._focus()
+            self.focus_content()
 
-    def _focus(self) -> None:
+    def focus_content(self) -> None:
+        """Focus the table, matrix or tree that is shown."""
         for panel in self.query("#calls-table, #calls-matrix, #calls-tree"):
             if panel.display:
                 self.screen.set_focus(panel)
@@ -141,7 +141,7 @@ class CallsPane(ScreenPane):
         is shown."""
         self._table = name
         self._show()
-        self._focus()
+        self.focus_content()
 
     def want(self, name: str) -> None:
         """Show the table ``name`` if it holds anything, without moving the focus. If the trace is not analysed yet, it
@@ -227,30 +227,7 @@ class CallsPane(ScreenPane):
         view = fitted(frame, part, replace(view, name=sought), place, columns_in(self.app.size.width))
         self.app.go_to_screen(view)
 
-    # Search
-
-    def action_seek(self) -> None:
-        """Show the line in which a name is typed, and give it the focus."""
-        line = self.query_one(SearchLine)
-        line.open(line.value)
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Show at once what fits."""
-        event.stop()
-        self._sought = event.value.strip()
+    def search(self, text: str) -> None:
+        """Show only the names that fit this text."""
+        self._sought = text
         self._show()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the search and return to the table; an empty line is hidden."""
-        event.stop()
-        event.input.display = bool(event.value.strip())
-        self._focus()
-
-    def let_go(self) -> bool:
-        """End the search and show all names. Returns False, having done nothing, if there was no search."""
-        was_used = self.query_one(SearchLine).let_go()
-        if was_used:
-            self._sought = ""
-            self._show()
-            self._focus()
-        return was_used

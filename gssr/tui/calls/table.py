@@ -120,6 +120,7 @@ class CallTable(LineTable):
         return found
 
     def _rows_in_sight(self) -> list[int]:
+        """Return the rows in sight, as indices into the table's values, from the top."""
         top = self.scroll_offset.y
         found: list[int] = self.order[top : top + max(self.size.height, 1)].tolist()
         return found

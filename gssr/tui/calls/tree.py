@@ -69,6 +69,7 @@ class CallTreeTable(LineTable):
 
     @property
     def _unit(self) -> str:
+        """The unit of the metric that is shown."""
         assert self._tree is not None
         return next(each.unit for each in self._tree.metrics if each.name == self.metric)
 

@@ -49,6 +49,7 @@ class HistoryTable(LineTable):
         return items[self._orders.steady(result, question, items, signed, full)]
 
     def _history_cells(self, result: Result) -> Cells | None:
+        """Return the cells of time right of the columns; None if there is no room for any."""
         room = self.size.width - self.headings()[-1].end - 1
         return cells_of(result, room) if room >= _LEAST_CELLS else None
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from gssr.model.live.live_result import Result
-from gssr.render.cells import clean, fit, wrap
+from gssr.render.cells import clean, fit, side_by_side, wrap
 from gssr.render.clock import duration
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity, unit_of
@@ -28,26 +28,30 @@ class Inspector(RowsPanel):
         """Show this GPU (position; -1 for none) from now on."""
         if gpu != self.gpu:
             self.gpu = gpu
+            if self.result is not None:
+                self.name_border(self.result)
             self.refresh()
 
+    def name_border(self, result: Result) -> None:
+        """Name the GPU, and what it is sold as."""
+        is_there = 0 <= self.gpu < result.n_gpus
+        self.border_title = clean(result.place(self.gpu)) if is_there else ""
+        self.border_subtitle = (
+            clean(result.gpus[self.gpu].name or "") if is_there and self.gpu < len(result.gpus) else ""
+        )
+
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
-        """Draw all about the GPU, and name it in the border: how it differs, its metrics, its chart, verdicts and
+        """Draw all about the GPU: how it differs, its metrics, its chart, verdicts and
         processes. On a wide panel of few lines verdicts and processes are left out, and metrics and chart stand side
         by side. No rows if there is no such GPU."""
         gpu = self.gpu
         if not 0 <= gpu < result.n_gpus:
             return []
-        product = result.gpus[gpu].name if gpu < len(result.gpus) else None
-        self.border_title = clean(result.place(gpu))
-        self.border_subtitle = clean(product or "")
         rows = self._unlike(result, gpu, width)
         if width >= _SIDE_BY_SIDE and height < 20:
             left = self._metrics(result, gpu, 34, height - len(rows))
             right = self._chart(result, gpu, width - 36, max(height - len(rows), 3))
-            both = max(len(left), len(right))
-            left += [()] * (both - len(left))
-            right += [()] * (both - len(right))
-            return [*rows, *(self._beside(one, 36, other) for one, other in zip(left, right, strict=True))]
+            return [*rows, *side_by_side(left, right, 36)]
         verdicts, processes = self._verdicts(result, gpu, width), self._processes(result, gpu, width)
         chart = min(max(height // 4, _LEAST_CHART), _MOST_CHART) if height >= 14 else 0
         room = max(height - len(rows) - chart - len(verdicts) - len(processes), 3)
@@ -55,12 +59,6 @@ class Inspector(RowsPanel):
         if chart:
             rows += [(), *self._chart(result, gpu, width, chart)]
         return [*rows, *verdicts, *processes]
-
-    @staticmethod
-    def _beside(one: Row, size: int, other: Row) -> Row:
-        """Return both rows in one, the second from cell ``size`` on."""
-        used = sum(len(span.text) for span in one)
-        return (*one, Span(" " * max(size - used, 1)), *other)
 
     def _unlike(self, result: Result, gpu: int, width: int) -> list[Row]:
         """Say why the GPU at position ``gpu`` is singled out, how far its mean is from the median, and what is missing of
@@ -165,5 +163,6 @@ def gap_texts(result: Result, gpu: int) -> list[str]:
 
 
 def _text(value: float, name: str) -> str:
+    """Say a metric's value with its unit; a sign if it is unknown (NaN)."""
     text = quantity(None if value != value else value, metric_of(name))
     return NONE if text == UNKNOWN else text

@@ -7,7 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
-from textual.widgets import ContentSwitcher, Input
+from textual.widgets import ContentSwitcher
 
 from gssr.model.live.live_result import Result
 from gssr.report.live.gpu_columns import NAME, columns_of
@@ -17,8 +17,7 @@ from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
-from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.shared.search_line import SearchLine
+from gssr.tui.shared.search_line import SearchLine, SearchPane
 from gssr.tui.shared.wall import Wall
 from gssr.tui.view import View
 
@@ -28,12 +27,12 @@ _LEAST_ROWS_OF_BOTH = 12
 nothing that the list does not."""
 
 
-class GpusPane(ScreenPane):
+class GpusPane(SearchPane):
     """Which GPUs differ?"""
 
     screen_name = "gpus"
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("slash", "filter", "Filter", "show only some GPUs: nid0012*  *:0  sm<30  user=ada (several: and)"),
+        key("slash", "seek", "Filter", "show only some GPUs: nid0012*  *:0  sm<30  user=ada (several: and)"),
         key("v", "next_view", "View", "the next view: list, wall, nodes"),
         key("c", "columns", "Columns", "choose the columns of the table"),
     ]
@@ -118,27 +117,10 @@ class GpusPane(ScreenPane):
 
         self.app.push_screen(ChooseSeveral("columns of the table", options), chosen)
 
-    # The filter
+    def search(self, text: str) -> None:
+        """Show only the GPUs that pass this filter."""
+        self.app.filter_gpus(text)
 
-    def action_filter(self) -> None:
-        """Show the line in which the filter is typed, and give it the focus."""
-        line = self.query_one(SearchLine)
-        line.open(line.value)
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Show at once only the GPUs that pass what is typed."""
-        event.stop()
-        self.app.filter_gpus(event.value.strip())
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the filter and return to the table; an empty line is hidden."""
-        event.stop()
-        event.input.display = bool(event.value.strip())
+    def focus_content(self) -> None:
+        """Focus the table."""
         self.screen.set_focus(self.query_one(GpuTable))
-
-    def let_go(self) -> bool:
-        """Remove the filter, so that all GPUs are shown. Returns False, having done nothing, if there was none."""
-        was_used = self.query_one(SearchLine).let_go()
-        if was_used:
-            self.query_one(GpuTable).focus()
-        return was_used

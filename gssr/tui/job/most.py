@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from gssr.model.frame_cache import once
 from gssr.model.live.live_result import Result
 from gssr.render.cells import clean, fit
 from gssr.render.clock import exact, moment
@@ -11,6 +12,7 @@ from gssr.tui.view import View
 
 if TYPE_CHECKING:
     from gssr.model.traces.trace_results import TraceAnalysis
+    from gssr.report.live.call_tables import Values
 
 _KINDS = {"kernels": "kernels", "operators": "operators", "os": "calls", "ranges": "ranges"}
 """The tables that are asked for it, the first of them that has lines, and what these are."""
@@ -23,7 +25,13 @@ class MostTime(RowsPanel):
         """Draw from this result from now on; hidden unless it is of a trace."""
         super().show(result, view)
         self.display = result.part is not None
-        self.border_title, self.border_subtitle = "what took the most time", "all of it on Calls"
+
+    def name_border(self, result: Result) -> None:
+        """Say what the lines are, once the trace is analysed."""
+        analysis = result.part.analysis if result.part is not None else None
+        noun = "" if analysis is None else _table_with_names(analysis)[0]
+        self.border_title = f"{noun} that took the most time" if noun else "what took the most time"
+        self.border_subtitle = "all of it on Calls"
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw the names that took the most time, and below them the longest gap; a waiting line before the trace is
@@ -35,15 +43,11 @@ class MostTime(RowsPanel):
         return [*self._most(analysis, width, height - len(gap)), *gap][:height]
 
     def _most(self, analysis: "TraceAnalysis", width: int, height: int) -> list[Row]:
-        """List the names of the first of _KINDS that has any, with share, count and mean, and name it in the border;
-        one line that says so if nothing has a name."""
-        from gssr.model.traces.tables import TABLES
-
-        tables = ((noun, TABLES[name].values(analysis)) for name, noun in _KINDS.items())
-        noun, found = next(((noun, each) for noun, each in tables if len(each["name"])), ("", None))
+        """List the names of the first of _KINDS that has any, with share, count and mean; one line that says so if
+        nothing has a name."""
+        found = _table_with_names(analysis)[1]
         if found is None:
             return [(Span("nothing that took time has a name", "dim"),)]
-        self.border_title = f"{noun} that took the most time"
         columns = (found["share"], found["count"], found["mean_ns"], found["name"])
         rows: list[Row] = []
         for share, count, mean, called in list(zip(*columns, strict=True))[: max(height, 0)]:
@@ -60,3 +64,13 @@ class MostTime(RowsPanel):
         when = moment(gap.start_ns / 1e9 - result.first, 0.0, 1e-6)
         text = f"longest gap {exact(gap.length_ns / 1e9)} at {when}: {gap.cause}{f' ({gap.call})' if gap.call else ''}"
         return [(Span(fit(clean(text), width, self.glyphs.ellipsis), "dim"),)]
+
+
+@once
+def _table_with_names(analysis: "TraceAnalysis") -> "tuple[str, Values | None]":
+    """Return what the first of _KINDS that has any names is called, and its columns; "" and None if nothing has a
+    name."""
+    from gssr.model.traces.tables import TABLES
+
+    tables = ((noun, TABLES[name].values(analysis)) for name, noun in _KINDS.items())
+    return next(((noun, each) for noun, each in tables if len(each["name"])), ("", None))

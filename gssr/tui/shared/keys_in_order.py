@@ -72,6 +72,7 @@ class KeysInOrder(LiveApp):
                 self.hold_keys()
 
     def _must_wait(self, key: Key) -> bool:
+        """Tell whether a key has to wait for the one before it, and has not waited too long."""
         if self._held_since is None or (self.may_overtake(key) and not self._is_key_away):
             return False
         return time.monotonic() < self._held_since + LONGEST_WAIT_SECONDS

@@ -8,7 +8,6 @@ from textual.widgets import Static
 from gssr.model.live.live_result import Result
 from gssr.render.cells import cell_width, clean, fit
 from gssr.render.clock import duration, interval_text
-from gssr.render.glyphs import drawable
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import count
 from gssr.report.live.time_cells import rolls
@@ -48,8 +47,7 @@ class TopBar(Drawing, Static):
         for piece in pieces_of(result, view):
             if sum(cell_width(span.text) for span in line) + 2 + cell_width(piece.text) <= width:
                 line = (*line, Span("  "), piece)
-        style = self.palette.style
-        text = Text.assemble(*((span.text, style(span.role)) for span in drawable(line, self.glyphs)))
+        text = self.palette.text_of([line], self.glyphs)
         if text != self._said:
             self._said = text
             self.update(text, layout=False)

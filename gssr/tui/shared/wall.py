@@ -114,6 +114,7 @@ class Wall(Panel):
         return self._label(result) + VALUE + 2
 
     def _label(self, result: Result) -> int:
+        """Return how many cells the longest name takes, and a blank; at most a quarter of the width."""
         longest = max((len(result.place(gpu)) for gpu in range(min(result.n_gpus, 64))), default=4)
         if len(result.nodes) > self.content_size.height:  # neighbouring nodes share a line
             longest = max(longest, max(map(len, result.nodes[:64])) + len(" +99"))

@@ -40,6 +40,7 @@ _CELL, _WIDE_CELL, _WORDS = 26, 48, 100
 
 
 def _per_row(width: int) -> int:
+    """Return how many metrics stand side by side in so many cells."""
     return max(width // (_WIDE_CELL if width >= _WORDS else _CELL), 1)
 
 

@@ -41,6 +41,7 @@ class EventAxis(TimePanel):
 
 
 def _in_sight(result: Result, cells: Cells) -> list[tuple[int, Event]]:
+    """List the events in sight, each with the cell it is in."""
     found = [(cells.at(event.time), event) for event in result.events]
     return [(cell, event) for cell, event in found if cell is not None]
 

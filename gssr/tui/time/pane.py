@@ -11,8 +11,7 @@ from textual.widgets import Input
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.watched_trace import FINEST, MOST_COUNTERS
 from gssr.tui.keys import key
-from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.shared.search_line import SearchLine
+from gssr.tui.shared.search_line import SearchLine, SearchPane
 from gssr.tui.shared.wall import gpus_shown, lines_of
 from gssr.tui.time.details import Details
 from gssr.tui.time.event_axis import EventAxis
@@ -31,7 +30,7 @@ _WALL = 0.65
 _LEAST_STATES = 3
 
 
-class TimePane(ScreenPane):
+class TimePane(SearchPane):
     """When was it not used?"""
 
     screen_name = "time"
@@ -108,7 +107,7 @@ class TimePane(ScreenPane):
     def _keep_focus(self) -> None:
         """Focus the timeline in sight where hiding the one before it has taken the focus away."""
         if self.screen.focused is None and self.app.view.screen == self.screen_name:
-            self._focus_timeline()
+            self.focus_content()
 
     def on_resize(self) -> None:
         """Share the rows anew; nothing before the first result, or for a trace."""
@@ -154,17 +153,17 @@ class TimePane(ScreenPane):
     def let_go(self) -> bool:
         """End the search for a name, or if there is none, unmark the selected range. Returns False, having done
         nothing, if there is neither."""
-        details, view = self.query_one(Details), self.app.view
-        if self.query_one(SearchLine).let_go() or view.name:
-            self.app.change_view(replace(view, name=""))
-            self._focus_timeline()
+        if super().let_go():
             return True
-        if details.marked is not None:
+        if self.app.view.name:
+            self.search("")
+            return True
+        if self.query_one(Details).marked is not None:
             self.post_message(TimePanel.Marked(None))
             return True
         return False
 
-    def _focus_timeline(self) -> None:
+    def focus_content(self) -> None:
         """Focus the timeline that is shown; nothing while the pane is being left, when none is."""
         shown = next((panel for panel in self.query(TimePanel) if panel.display), None)
         if shown is not None:
@@ -193,16 +192,13 @@ class TimePane(ScreenPane):
             return
         self.query_one(SearchLine).open(self.app.view.name)
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Look for what is typed at once, so that its intervals are counted."""
-        event.stop()
-        if event.input.display:
-            self.app.change_view(replace(self.app.view, name=event.value.strip()))
+    def search(self, text: str) -> None:
+        """Look for a name, so that its intervals are counted."""
+        self.app.change_view(replace(self.app.view, name=text))
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Look for the typed name and go to its next interval after the cursor."""
-        event.stop()
-        event.input.display = False
-        self._focus_timeline()
-        self.app.change_view(replace(self.app.view, name=event.value.strip()))
+    def take(self, line: Input, text: str) -> None:
+        """Look for the typed name and go to its next interval after the cursor; the line is hidden."""
+        line.display = False
+        self.focus_content()
+        self.search(text)
         self.query_one(TraceLanes).action_find(1)

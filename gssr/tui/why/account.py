@@ -57,6 +57,7 @@ def items_of(breakdown: Breakdown, result: Result, ascii_only: bool = False) -> 
         return f"{mark}{clean(result.place(gpu))}"
 
     def gpus_of(at: int) -> tuple[Item, ...]:
+        """List the GPUs that most of the category at this position falls on; none if it is all of them."""
         name = CATEGORIES[at].name
         most = breakdown.gpus_with_most(name)
         if len(most) in (0, len(breakdown.by_gpu)) or not has_names:
