@@ -115,17 +115,16 @@ NOTHING = {
 def test_every_run_is_drawn_or_there_is_nothing_to_draw_and_nothing_is_written(
     name: str, draw: Callable[[Analysis, BinaryIO], None]
 ) -> None:
-    files = (io.BytesIO(), io.BytesIO())
-    for file in files:
-        if name in NOTHING[draw]:
-            with pytest.raises(NothingToDrawError, match=NOTHING[draw][name]):
-                draw(RUNS[name](), file)
-        else:
-            draw(RUNS[name](), file)
-    data = files[0].getvalue()
-    assert data == files[1].getvalue()
+    file = io.BytesIO()
     if name in NOTHING[draw]:
-        assert not data
+        with pytest.raises(NothingToDrawError, match=NOTHING[draw][name]):
+            draw(RUNS[name](), file)
+        assert not file.getvalue()
         return
-    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+    draw(RUNS[name](), file)
+    width, height = (int.from_bytes(file.getvalue()[at : at + 4], "big") for at in (16, 20))
     assert width == 1300 and 200 < height < 2000
+    if name == "phased":
+        again = io.BytesIO()
+        draw(RUNS[name](), again)
+        assert again.getvalue() == file.getvalue()

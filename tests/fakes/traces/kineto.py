@@ -23,8 +23,6 @@ LAYOUTS: tuple[Layout, ...] = ("two", "four", "tabs", "compact", "lines", "array
 """How the JSON stands: indented by 2, 4 or tabs; without any space; an event a line; the events alone, closed or not."""
 SPAN = "PyTorch Profiler (0)"
 BASE_NS = 1_759_300_000_000_000_000
-TOLERANCE_NS: dict[Clock, int] = {"integer": 0, "decimal": 125, "base": 0, "boot": 0}
-"""By how much a reader may miss a time: µs since 1970 with three decimals are more digits than a double has."""
 
 CATEGORIES = {
     Kind.KERNEL: "kernel", Kind.MEMCPY: "gpu_memcpy", Kind.MEMSET: "gpu_memset", Kind.GPU_SYNC: "cuda_sync",
@@ -66,11 +64,6 @@ class Written(NamedTuple):
     left_out: int = 0
     junk: int = 0
     cut: bool = False
-
-    @property
-    def tolerance_ns(self) -> int:
-        """By how much a time may be off."""
-        return TOLERANCE_NS[self.style.clock]
 
 
 class Record(NamedTuple):
