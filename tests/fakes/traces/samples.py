@@ -40,22 +40,18 @@ def paths(folder: Path, sample: Sample) -> list[Path]:
     return [folder / f"{sample.name}-rank{rank}.json.gz" for rank in range(sample.ranks)]
 
 
-def write(folder: Path) -> list[kineto.Written]:
-    """Writes all of them; what the Kineto files mean, in the order of SAMPLES and ranks."""
-    written = []
+def write(folder: Path) -> None:
+    """Write all of them."""
     for sample in SAMPLES:
         loop = ail(sample.label, sample.seed, sample.ranks, 2 if sample.label == "launch" else 4)
         for path, content in zip(paths(folder, sample), loop, strict=True):
-            written.append(kineto.write(path, content, sample.style))
-    return written
+            kineto.write(path, content, sample.style)
 
 
-def write_reports(folder: Path) -> list[nsys.Written]:
-    """Writes the reports."""
-    return [
+def write_reports(folder: Path) -> None:
+    """Write the reports."""
+    for label, version in REPORTS:
         nsys.write(folder / f"{label}-{version}.sqlite", ail(label, 0, 2, 2), version, ("unified", "ranges"))  # type: ignore[arg-type]
-        for label, version in REPORTS
-    ]
 
 
 def labelled(folder: Path, label: Label, seed: int = 0, ranks: int = 2) -> tuple[list[Path], Path]:
@@ -64,9 +60,9 @@ def labelled(folder: Path, label: Label, seed: int = 0, ranks: int = 2) -> tuple
     at = folder / f"{label.replace(' ', '_')}-{seed}"
     at.mkdir(parents=True, exist_ok=True)
     style = Style(layout="two" if seed % 2 else "compact")
-    files = [kineto.write(at / f"rank{content.rank}.pt.trace.json.gz", content, style).path for content in loop]
+    files = [kineto.write(at / f"rank{content.rank}.pt.trace.json.gz", content, style) for content in loop]
     version = list(nsys.VERSIONS)[seed % len(nsys.VERSIONS)]
-    return files, nsys.write(at / "report.sqlite", loop, version).path
+    return files, nsys.write(at / "report.sqlite", loop, version)
 
 
 if __name__ == "__main__":
