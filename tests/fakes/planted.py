@@ -235,7 +235,12 @@ class Planted(dict[str, str]):
         return self[name]
 
 
+def write_all(folder: Path) -> list[str]:
+    """Write all of them; their paths."""
+    recordings = Planted(folder)
+    return [recordings[plant.name] for plant in PLANTS]
+
+
 if __name__ == "__main__":
-    _planted = Planted(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
-    for _plant in PLANTS:
-        print(_planted[_plant.name])
+    for _path in write_all(Path(sys.argv[1] if len(sys.argv) > 1 else ".")):
+        print(_path)
