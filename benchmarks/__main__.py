@@ -25,8 +25,8 @@ class Benchmark(NamedTuple):
 
 
 _USUAL = ("start", "rank", "sampler", "busy", "driver", "write", "analyze")
-_OTHERS = ("large", "live", "follow", "fleet", "merge", "shared", "transparency", "soak", "amd", "footprint", "traces",
-           "digests", "trace_screens", "imports", "engines")  # fmt: skip
+_OTHERS = ("large", "live", "hosts", "follow", "fleet", "merge", "shared", "transparency", "soak", "amd", "footprint",
+           "traces", "digests", "trace_screens", "imports", "engines")  # fmt: skip
 BENCHMARKS = {
     **{name: Benchmark(name, by_default=True) for name in _USUAL},
     **{name: Benchmark(name) for name in _OTHERS},

@@ -25,7 +25,7 @@ from benchmarks.table import Figure
 from tests.fakes.traces.cube import large
 
 WALL, MEMORY, PACKED_WALL, TIMES_MSGSPEC, TIMES_HTA, SHARE_OF_HTA = 6.0, 300.0, 10.0, 2.5, 12.0, 1 / 8
-TIMES_SQLITE, KERNELS_MEMORY, KERNELS = 0.7, 450.0, 4_700_000
+TIMES_SQLITE, KERNELS_MEMORY, TABLE_MEMORY, KERNELS = 0.7, 450.0, 60.0, 4_700_000
 PROFILE, CALLS, RANKS = 0.3, 200, 64
 SMALL, LARGE = 161, 752
 """MB."""
@@ -202,6 +202,10 @@ def _of_kernels(repeats: int) -> Iterator[Figure]:
         path.with_name("part.sqlite").rename(path)
     jobs = {name: (PYTHON, "-m", "benchmarks.traces", name, path) for name in ("grouped", "split")}
     jobs["page"] = (PYTHON, "-m", "gssr", "analyze", path)
+    few = CACHE / "few-kernels.sqlite"
+    large_report(str(few), 1)
+    for name, of in (("table", path), ("bare", few)):
+        jobs[name] = (PYTHON, "-m", "gssr", "analyze", "--csv", "cuda_gpu_kern_sum", of)
     costs: dict[str, list[Cost]] = {name: [] for name in jobs}
     for _ in range(repeats):
         for name, command in jobs.items():
@@ -214,6 +218,9 @@ def _of_kernels(repeats: int) -> Iterator[Figure]:
     )
     yield Figure(f"{case}: the whole page, times SQLite's CPU", cost["page"].cpu / cost["grouped"].cpu, "")
     yield Figure(f"{case}: the whole page: peak memory", cost["page"].rss / MB, "MB", KERNELS_MEMORY)
+    yield Figure(f"{case}: the table alone: CPU", cost["table"].cpu, "s")
+    more = cost["table"].rss - cost["bare"].rss
+    yield Figure(f"{case}: the table alone: memory beyond that for one kernel", more / MB, "MB", TABLE_MEMORY)
 
 
 def _of_calls(repeats: int) -> Iterator[Figure]:

@@ -228,9 +228,9 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 def _handle(options: argparse.Namespace, workers: "Workers") -> int:
     """Carry out ``gssr analyze``; return the exit code. ``workers``: who reads the traces of many ranks."""
     from gssr.metrics import select
-    from gssr.recognise import DUMPS, PROFILES
+    from gssr.recognise import DUMPS, FLIGHT, PROFILES
 
-    wrong = page_options.wrong_width(options) or wrong_attach(options)
+    wrong = page_options.wrong_width(options) or wrong_attach(options, (FLIGHT,))
     if wrong:
         return fail(wrong, USAGE)
     if options.report is not None and not options.report.lower().endswith(REPORT_ENDS):
@@ -265,7 +265,7 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
         return analyze_traces(names, options, workers)
     for option in (*_FOR_TRACES, *WORKERS):
         if getattr(options, option.flags[0].removeprefix("--").replace("-", "_")):
-            return fail(f"{option.flags[0]}: is for traces: {names[0]} is a recording", USAGE)
+            return fail(f"{option.flags[0]}: is for traces: {names[0]} is none", USAGE)
 
     from gssr.model.verdicts.rules import from_environment, load
 
@@ -402,6 +402,7 @@ class _RunAnalyses:
 
         from gssr.commands.progress_bar import ProgressBar
         from gssr.model.analyze import analyze
+        from gssr.recognise import FLIGHT
         from gssr.render.verdicts import naming
         from gssr.report.terminal import MOST_PAGES, run_cells
 
@@ -423,7 +424,10 @@ class _RunAnalyses:
             if self._earlier is not None and options.gpus is None and not many:
                 analysis = self._earlier.of(analysis)
             if not many or options.attach:
-                analysis = _with_traces(analysis, reader, recording.path, options)
+                dumps = traces_among(options.attach, (FLIGHT,))
+                traces = [trace for trace in options.attach if trace not in dumps]
+                analysis = _with_traces(analysis, reader, recording.path, traces, options.offset)
+                analysis = _with_dumps(analysis, reader, dumps) if dumps else analysis
             if many:
                 shown.rows.append(run_cells(numbers[reader.run.run_id], analysis, page_options.ascii_only(options)))
             elif not options.json or options.report is not None:
@@ -434,11 +438,12 @@ class _RunAnalyses:
 
 
 def _with_traces(
-    analysis: "Analysis", reader: "RunReader", recording: str, options: argparse.Namespace
+    analysis: "Analysis", reader: "RunReader", recording: str, attach: Sequence[str], offset: float | None
 ) -> "Analysis":  # fmt: skip
-    """Return the analysis with the run's traces, and why others are not of it; unchanged if there are none."""
+    """Return the analysis with the run's traces and those of ``attach``, to whose times ``offset`` s are added, and why
+    others are not of it; unchanged if there are none."""
     rows = reader.traces()
-    if not (options.attach or rows):
+    if not (attach or rows):
         return analysis
     from gssr.model.joined.digest import digested
     from gssr.model.joined.estimates import with_estimates
@@ -452,7 +457,7 @@ def _with_traces(
     scores = Scores(reader, Window(window.start, window.end))
     found, rows, apart = digested(reader, to_open(rows), traces_beside(recording), place, scores, window.whole)
     refused = [apart] if apart else []
-    for match in laid_over(reader, recording, options.attach, options.offset, rows):
+    for match in laid_over(reader, recording, attach, offset, rows):
         if isinstance(match, str):
             refused.append(match)
         elif (own := traced(match, place, scores)) is not None:
@@ -460,6 +465,31 @@ def _with_traces(
         else:
             refused.append(f"{match.path}: does not overlap the window, or has none of these GPUs")
     return with_traces(analysis, with_estimates(found, reader, place), refused)
+
+
+def _with_dumps(analysis: "Analysis", reader: "RunReader", dumps: Sequence[str]) -> "Analysis":
+    """Return the analysis with what dumps of NCCL's flight recorder say of its hang, and why others say nothing."""
+    from dataclasses import replace
+
+    from gssr.commands.dump_pages import each_read
+    from gssr.model.joined.dumps_of_run import dumps_of_run, gpus_by_rank
+    from gssr.model.joined.explain import looked_at
+    from gssr.model.traces.hang import analyze_hang
+    from gssr.report.hang import explain_hang
+    from gssr.traces.flight_recorder import read_flight_recorder
+    from gssr.traces.timeline import TraceError
+
+    read, problems = each_read(dumps, read_flight_recorder)
+    own, others = dumps_of_run(reader, read)
+    problems += [f"{dump.path}: is of another time than the run" for dump in others]
+    try:
+        found = analyze_hang(own) if own else None
+    except TraceError as error:
+        found, problems = None, [*problems, str(error)]
+    analysis = replace(analysis, notes=(*analysis.notes, *problems))
+    if found is None:
+        return analysis
+    return explain_hang(analysis, found, gpus_by_rank(reader, looked_at(analysis, reader)))
 
 
 def _wanted(

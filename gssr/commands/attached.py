@@ -38,22 +38,22 @@ ATTACH = (
 )  # fmt: skip
 
 
-def wrong_attach(options: argparse.Namespace) -> str:
-    """Say in a sentence what is wrong with --attach and --offset; "" for nothing."""
+def wrong_attach(options: argparse.Namespace, kinds: Sequence[str] = ()) -> str:
+    """Say in a sentence what is wrong with --attach and --offset; "" for nothing. ``kinds``: of dumps that may stand among
+    the traces."""
     from gssr.commands.inputs import traces_among
 
     if options.offset is not None and not options.attach:
         return f"--offset {options.offset:g}: goes with --attach"
-    there = traces_among(options.attach)
+    from gssr.recognise import DUMPS, TRACES, recognise
+
+    there = traces_among(options.attach, (*TRACES, *kinds))
     wrong = next((name for name in options.attach if name not in there), None)
     if wrong is None:
         return ""
-    from gssr.recognise import recognise
-
-    problem = (
-        recognise(wrong).problem or "is no trace: a recording stands before --attach, which takes all that follows"
-    )
-    return f"--attach {wrong}: {problem}"
+    found = recognise(wrong)
+    no_trace = "is no trace: a recording stands before --attach, which takes all that follows"
+    return f"--attach {wrong}: {found.problem or (found.no_trace if found.kind in DUMPS else no_trace)}"
 
 
 DIGEST = Option(

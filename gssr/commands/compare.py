@@ -148,7 +148,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     if traces:
         return _compare_traces(options)
     if options.start or options.end or options.steps:
-        return fail(f"--from, --to and --steps are for traces: {options.files[0]} is a recording", USAGE)
+        return fail(f"--from, --to and --steps are for traces: {options.files[0]} is none", USAGE)
 
     from gssr.model.verdicts.rules import from_environment, load
     from gssr.store.read.open import RecordingError

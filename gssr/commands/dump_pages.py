@@ -91,7 +91,7 @@ def _files(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return files, kinds
 
 
-def _each_read(files: Sequence[str], read: Callable[[str], Any]) -> tuple[list[Any], list[str]]:
+def each_read(files: Sequence[str], read: Callable[[str], Any]) -> tuple[list[Any], list[str]]:
     """Read files; return what they hold, and sentences on those that can't be read."""
     from gssr.traces.timeline import TraceError
 
@@ -112,7 +112,7 @@ def _read_memory(files: Sequence[str], most: int | None, limit: int | None) -> t
     from gssr.report.memory import TABLES, memory_document, memory_page, memory_rows
     from gssr.traces.memory_dump import read_memory_dump
 
-    read, problems = _each_read(files, lambda file: device_memories(file, read_memory_dump(file, most), limit))
+    read, problems = each_read(files, lambda file: device_memories(file, read_memory_dump(file, most), limit))
     found = [device for devices in read for device in devices]
     if read and not found:
         problems.append(f"{files[0]}: holds no memory of any GPU")
@@ -132,7 +132,7 @@ def _read_hang(files: Sequence[str], most: int | None, _limit: int | None) -> tu
     from gssr.report.hang import TABLES, hang_document, hang_page, hang_rows
     from gssr.traces.flight_recorder import read_flight_recorder
 
-    read, problems = _each_read(files, lambda file: read_flight_recorder(file, most))
+    read, problems = each_read(files, lambda file: read_flight_recorder(file, most))
     if not read:
         return None, problems
     found = analyze_hang(read)
@@ -158,10 +158,12 @@ def _read_profiled_kernels(
 
     kinds = {file: recognise(file).kind for file in files}
     traces = [file for file in files if kinds[file] in TRACES]
-    read, problems = _each_read(
+    cut_off: list[str] = []
+    read, problems = each_read(
         [file for file in files if file not in traces],
-        lambda file: read_ncu_csv(file, most) if kinds[file] == NCU_CSV else read_ncu_report(file),
+        lambda file: read_ncu_csv(file, most, cut_off) if kinds[file] == NCU_CSV else read_ncu_report(file),
     )
+    problems += cut_off
     if not read:
         return None, problems
     traced = launch_shapes(open_traces(traces, most_bytes=most).sources, most) if traces else None

@@ -160,7 +160,7 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str], workers: "Wo
     if workers.is_elsewhere and options.format != FORMATS[0] and not traces:
         return fail(f"--dask and --mpi: one process writes the files of --format {options.format}", USAGE)
     if options.metric and not traces:
-        return fail(f"--metric: is for traces: {options.places[0]} is a recording", USAGE)
+        return fail(f"--metric: is for traces: {options.places[0]} is none", USAGE)
     found, unreadable = recordings_in([place for place in options.places if place not in traces])
     for sentence in unreadable:
         tell(sentence)

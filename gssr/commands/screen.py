@@ -45,7 +45,7 @@ OPTIONS = (
         {
             "metavar": "N",
             "type": float,
-            "help": "update N times a second while the recording grows (default: 2, over SSH 1)",
+            "help": "update N times a second while the recording grows (default: 2, over SSH 1, of many hosts 1)",
         },
     ),
     Option(("--no-mouse",), {"action": "store_true", "help": "leave the mouse to the terminal"}),
@@ -93,11 +93,11 @@ def named_gpus(options: argparse.Namespace) -> tuple[str, ...] | None:
     return gpus
 
 
-def start(options: argparse.Namespace, view: View, traces: bool = False) -> ScreenStart:
+def start(options: argparse.Namespace, view: View, traces: bool = False, most_hz: float = FASTEST) -> ScreenStart:
     """Decide how a screen begins: by the options, else by the user's settings, else by ``view``.
 
-    ``traces``: a trace is shown, not a recording. Raises ValueError, with a sentence that begins with the option, for
-    what makes no sense.
+    ``traces``: a trace is shown, not a recording. ``most_hz``: looks a second at most, unless --hz says more. Raises
+    ValueError, with a sentence that begins with the option, for what makes no sense.
     """
     from dataclasses import replace
 
@@ -108,7 +108,7 @@ def start(options: argparse.Namespace, view: View, traces: bool = False) -> Scre
     from gssr.tui.settings import read_settings, screen_called, theme_called
     from gssr.tui.view import OF_TRACES as TRACE_SCREENS
 
-    hz = options.hz if options.hz is not None else default_hz()
+    hz = options.hz if options.hz is not None else min(default_hz(), most_hz)
     if not SLOWEST <= hz <= FASTEST:
         raise ValueError(f"--hz: {hz:g} is not between {SLOWEST:g} and {FASTEST:g}")
     settings = read_settings()

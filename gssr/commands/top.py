@@ -22,6 +22,8 @@ hundredths of a second."""
 MS_PER_HOST = 10.0
 """Of many hosts no more than a hundred are sampled in a second, if nothing else is said: who reads them then takes the same
 part of a core for any number of hosts."""
+HZ_OF_HOSTS = 1.0
+"""Looks a second at hosts, which are sampled no more often, if nothing else is said."""
 OPENING_SECONDS, ANSWERING_SECONDS, ANSWERS = 25.0, 3.0, 4
 """--once waits so long for a driver; once it has answered, so long and as long as so many samples take for what it tells."""
 _ENOUGH, _ENOUGH_OF_DCGM = 2, 3
@@ -150,7 +152,7 @@ def _start(options: argparse.Namespace) -> screen.ScreenStart:
     """Look at what the options say of the screen. Raises ValueError, with a sentence, for what makes no sense."""
     from gssr.tui.view import View
 
-    return screen.start(options, View())
+    return screen.start(options, View(), most_hz=HZ_OF_HOSTS if _are_hosts(options) else screen.FASTEST)
 
 
 def _watch(own: Monitor, options: argparse.Namespace, begin: screen.ScreenStart) -> int:

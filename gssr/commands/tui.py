@@ -6,7 +6,7 @@ The live screen of ``gssr profile --live``: what runs in its process.
 import argparse
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -204,9 +204,10 @@ def _open_content(
     from dataclasses import replace
 
     from gssr.model.verdicts.rules import from_environment
+    from gssr.recognise import MEMORY
     from gssr.tui.view import View
 
-    traces = traces_among(filter(os.path.exists, names[:1]))
+    traces = _traces_and_memory(filter(os.path.exists, names[:1]))
     try:
         table = from_environment()
         profile = traces_among(names[:1], ("cube", "proton"))
@@ -215,6 +216,12 @@ def _open_content(
             if options.screen is not None and begin.view.screen != "calls":
                 raise ValueError(f"--screen: {names[0]} is a profile, without times: its screen is calls")
             begin = begin._replace(view=replace(begin.view, screen="calls"))
+        elif traces_among(names[:1], (MEMORY,)):
+            from gssr.model.traces.memory_over_time import REQUESTED
+
+            if options.screen is not None and begin.view.screen != "time":
+                raise ValueError(f"--screen: {names[0]} holds memory over time: its screen is time")
+            begin = begin._replace(view=replace(begin.view, screen="time", metric=REQUESTED))
     except ValueError as error:
         return fail(str(error), USAGE)
     run_id = None
@@ -244,7 +251,7 @@ def _why_no_recording(name: str) -> str:
     from gssr.store.read.open import RecordingError, looks_like_recording
     from gssr.store.read.recording import open_recording
 
-    if not os.path.isfile(name) or traces_among([name]):
+    if not os.path.isfile(name) or _traces_and_memory([name]):
         return ""
     try:
         if not looks_like_recording(name):
@@ -252,6 +259,13 @@ def _why_no_recording(name: str) -> str:
     except (RecordingError, OSError) as error:
         return str(error)
     return ""
+
+
+def _traces_and_memory(names: Iterable[str]) -> list[str]:
+    """Return those of the files and folders that hold traces, or memory of GPUs as PyTorch wrote it."""
+    from gssr.recognise import MEMORY, TRACES
+
+    return traces_among(names, (*TRACES, MEMORY))
 
 
 def _is_there(name: str) -> bool:
@@ -282,23 +296,33 @@ def watches_of(
     """
     from gssr.model.live.watch import Watch
     from gssr.model.live.watched_recording import WatchedRecording
+    from gssr.recognise import MEMORY
 
-    traces = traces_among(name for name in names if os.path.exists(name))
+    traces = _traces_and_memory(name for name in names if os.path.exists(name))
     if not traces:
         if ranks is not None:
-            raise ValueError(f"--ranks: is for traces: {names[0]} is a recording")
+            raise ValueError(f"--ranks: is for traces: {names[0]} is none")
         first = _with_traces(WatchedRecording(names[0], run_id), run_id, attach, offset)
         return [Watch(first), *(Watch(WatchedRecording(name)) for name in names[1:])]
+    memory = traces_among(traces, (MEMORY,))
+    if memory and len(memory) < len(names):
+        other = next(name for name in names if name not in memory)
+        raise ValueError(f"{memory[0]} holds memory, and {other} does not: look at one kind at a time")
+    what = "holds memory" if memory else "is a trace"
     if attach:
-        raise ValueError(f"--attach: is for recordings: {traces[0]} is a trace")
+        raise ValueError(f"--attach: is for recordings: {traces[0]} {what}")
     if len(traces) < len(names):
         other = next(name for name in names if name not in traces)
         raise ValueError(f"{other} is no trace, and {traces[0]} is one: look at one kind at a time")
     if run_id is not None:
-        raise ValueError(f"--run: is for recordings: {names[0]} is a trace")
+        raise ValueError(f"--run: is for recordings: {names[0]} {what}")
     from gssr.model.live.watched_trace import WatchedTrace
     from gssr.traces.open import TraceError, open_runs
 
+    if memory:
+        if ranks is not None:
+            raise ValueError(f"--ranks: is for traces: {memory[0]} holds memory")
+        return [Watch(WatchedTrace(memory[0], partial(_memory, memory)))]
     try:
         return [Watch(WatchedTrace(run.name, run.timeline, own)) for run in open_runs(traces, ranks=ranks)]
     except TraceError:  # the screen says of which
@@ -310,6 +334,19 @@ def _timeline(name: str, ranks: str | None) -> "Timeline":
     from gssr.traces.open import open_traces
 
     return open_traces([name], ranks=ranks).timeline()
+
+
+def _memory(names: Sequence[str]) -> "Timeline":
+    """Read what PyTorch wrote about the memory of GPUs. Raises TraceError, and ValueError where there is no memory or no
+    time."""
+    from gssr.model.traces.memory import device_memories
+    from gssr.model.traces.memory_over_time import memory_over_time
+    from gssr.traces.memory_dump import read_memory_dump
+
+    found = [each for name in names for each in device_memories(name, read_memory_dump(name))]
+    if not found:
+        raise ValueError(f"{names[0]}: holds no memory of any GPU")
+    return memory_over_time(found)
 
 
 def _with_traces(

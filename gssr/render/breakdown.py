@@ -59,7 +59,7 @@ two marks are alike, and marks of idle time that has a cause stand out from each
 
 def headline(breakdown: Breakdown, leading_loss: LeadingLoss | None = None) -> str:
     """Say in one sentence how much of the GPU time computes, and what most of the rest went to, if that is at least
-    LEAST_SHOWN: with what it is due to, if ``leading_loss`` tells."""
+    LEAST_SHOWN: with what it is due to, if ``leading_loss`` tells, and that it is a guess, if it is one."""
     shares = breakdown.shares
     computes = breakdown.share("working") - float(
         shares[POSITIONS["working.few_sms"]] + shares[POSITIONS["working.slowed"]]
@@ -74,12 +74,14 @@ def headline(breakdown: Breakdown, leading_loss: LeadingLoss | None = None) -> s
         small = f"{percent(float(shares[most]))} of the GPU time is {CATEGORIES[most].lost_to}"
         return f"{small}, {percent(computes)} in others." if computes >= LEAST_SHOWN else f"{small}."
     if leading_loss is not None:
-        text += f"; {percent(leading_loss.share)} is {clean(leading_loss.text)}"  # it may name a node
+        lost = f"{percent(leading_loss.share)} is {clean(leading_loss.text)}"  # it may name a node
     elif CATEGORIES[most].branch == "communication" and min(in_communication) >= LEAST_SHOWN:
-        text += f"; {percent(sum(in_communication))} is spent in communication"
+        lost = f"{percent(sum(in_communication))} is spent in communication"
     elif float(shares[most]) >= LEAST_SHOWN:
-        text += f"; {percent(float(shares[most]))} is {CATEGORIES[most].lost_to}"
-    return text + "."
+        lost = f"{percent(float(shares[most]))} is {CATEGORIES[most].lost_to}"
+    else:
+        return f"{text}."
+    return f"{text}; {lost} (a guess)." if breakdown.confidence[most] == "guess" else f"{text}; {lost}."
 
 
 def breakdown_bar(breakdown: Breakdown, width: int, ascii_only: bool = False) -> Row:

@@ -6,7 +6,7 @@ from gssr.arrays import Floats, Ints
 
 LETTERS = "cnmslrio"
 """In the order of CATEGORIES."""
-WORDS = ("compute", "network", "memory copy", "sync wait", "launch, API", "range", "I/O", "other")
+WORDS = ("compute", "communication", "memory copy", "sync wait", "launch, API", "range", "I/O", "other")
 _SEEN = 0.005
 """A smaller share has no letter."""
 

@@ -100,8 +100,14 @@ def texts_of(verdict: Verdict) -> list[str]:
     """List the numbers that a verdict rests on, and what its cure would save, if that is known."""
     texts = [finding.text for finding in verdict.evidence]
     if verdict.gpu_hours:
-        texts.append(f"would save about {float(f'{verdict.gpu_hours:.2g}'):,.10g} GPU-hours")
+        texts.append(would_save(verdict.gpu_hours))
     return texts
+
+
+def would_save(gpu_hours: float) -> str:
+    """Say what a cure would save, to two digits; in seconds of a GPU where it is less than a hundredth of a GPU-hour."""
+    amount, unit = (gpu_hours, "GPU-hours") if gpu_hours >= 0.01 else (3600 * gpu_hours, "GPU-seconds")
+    return f"would save about {float(f'{amount:.2g}'):,.10g} {unit}"
 
 
 def limits_of(source: str) -> str:

@@ -78,6 +78,7 @@ def _page(
     rows.append(())
     for at, each in enumerate(comparisons, 1):
         rows += _in_words(LETTERS[at], each, width)
+    rows += _notes(comparisons, width, marks)  # before all numbers: they say how far these compare
     for first in range(0, len(comparisons), AT_ONCE):
         part = comparisons[first : first + AT_ONCE]
         letters = LETTERS[first + 1 : first + 1 + len(part)]
@@ -87,7 +88,6 @@ def _page(
         rows += _breakdown(letters, part, options, marks)
     rows += _course(runs, width, marks)
     rows += _verdicts(comparisons, width, marks)
-    rows += _notes(comparisons, width, marks)
     rows.append(())
     return [*rows, *((Span(closing_line(LETTERS[at], each), "value"),) for at, each in enumerate(comparisons, 1))]
 
@@ -330,10 +330,5 @@ def _before(before: Verdict, now: Verdict, width: int) -> list[Row]:
 
 def _notes(comparisons: Sequence[Comparison], width: int, marks: Glyphs) -> list[Row]:
     """List the sentences about the comparisons, each once; no rows if there are none."""
-    sentences = list(dict.fromkeys(note for each in comparisons for note in each.notes))
-    if not sentences:
-        return []
-    rows = section("Notes", width, marks)
-    for sentence in sentences:
-        rows += wrap(sentence, width, f"{marks.bullet} ", "  ")
-    return rows
+    sentences = dict.fromkeys(note for each in comparisons for note in each.notes)
+    return [row for sentence in sentences for row in wrap(sentence, width, f"{marks.bullet} ", "  ")]

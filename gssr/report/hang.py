@@ -4,9 +4,12 @@ The object's keys are a contract (docs/traces.md): they are only ever added to.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from gssr.gpu_name import gpu_label
+from gssr.model.results import Analysis, Finding, Verdict
 from gssr.model.traces.hang import HangAnalysis, Member, Role, Transfer, Wait
 from gssr.render.cells import clean, flow, wrap
 from gssr.render.glyphs import Glyphs, glyph_set
@@ -134,6 +137,39 @@ def sentences(wait: Wait) -> list[str]:
     if not wait.is_sure:
         found.append("The dumps do not tell who belongs to this group: only ranks that used it are looked at.")
     return found
+
+
+def explain_hang(analysis: Analysis, found: HangAnalysis, gpus: Mapping[int, Sequence[int]]) -> Analysis:
+    """Add to the verdict that the job hangs who waits for whom in NCCL, and which GPUs the ranks have that did not come.
+    Without that verdict a note says that there are dumps. ``gpus``: of each rank, places in the analysis."""
+    verdicts = analysis.judgement.verdicts
+    at = next((at for at, verdict in enumerate(verdicts) if verdict.code == "hang"), None)
+    if at is None:
+        text = f"{found.dumps[0].path}: the samples show no hang: gssr analyze of the dumps alone says what they hold"
+        return replace(analysis, notes=(*analysis.notes, text))
+    told = []
+    for wait in found.waits[: _MOST["low"]]:
+        text = _beside_samples(wait, verdicts[at], analysis, gpus)
+        told.append(Finding("ranks_missing", float(len(wait.ranks("missing"))), None, text))
+    if not told:
+        n = len(found.transfers)
+        text = f"{count(n, 'send or receive')} not over" if n else "every operation in the dumps is over"
+        told = [Finding("ranks_missing", 0.0, None, f"NCCL's flight recorder: {text}")]
+    explained = replace(verdicts[at], evidence=(*verdicts[at].evidence, *told))
+    judgement = replace(analysis.judgement, verdicts=(*verdicts[:at], explained, *verdicts[at + 1 :]))
+    return replace(analysis, judgement=judgement)
+
+
+def _beside_samples(wait: Wait, hang: Verdict, analysis: Analysis, gpus: Mapping[int, Sequence[int]]) -> str:
+    """Say where a group stands still, which GPUs the missing ranks have, and whether these idle in the samples, too."""
+    places = sorted({place for rank in wait.ranks("missing") for place in gpus.get(rank, ())})
+    if not places:
+        return f"NCCL's flight recorder: {sentences(wait)[0].rstrip('.')}"
+    named = ", ".join(clean(gpu_label(analysis.gpus[place])) for place in places[:_MOST_RANGES])
+    idle = set(hang.gpus) & set(places)
+    too = ": idle, too" if len(idle) == len(places) else ": not idle in the samples" if hang.gpus and not idle else ""
+    more = f" and {len(places) - _MOST_RANGES} more" if len(places) > _MOST_RANGES else ""
+    return f"NCCL's flight recorder: {sentences(wait)[0].rstrip('.')} ({named}{more}{too})"
 
 
 def _state(operation: Operation) -> str:

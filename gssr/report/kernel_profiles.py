@@ -5,10 +5,11 @@ The object's keys are a contract (docs/traces.md): they are only ever added to.
 
 import os
 import shlex
+import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from gssr.model.traces.profiled_kernels import ProfiledKernel
+from gssr.model.traces.profiled_kernels import ProfiledKernel, UnprofiledKernel
 from gssr.model.verdicts.words import took
 from gssr.render.cells import cell_width, clean, flow, wrap
 from gssr.render.function_names import distinct_names, short_name
@@ -27,6 +28,8 @@ _MOST_STALLS, _LEAST_STALL = 4, 0.01
 _LONGEST_NAME = 60
 _KINDS = {"optimization": "!  ", "warning": "!  ", "error": "!! ", "information": "-  "}
 _ROOM_FOR_NAMES = 34
+_LONGEST_FILTER = 39
+"""Characters of what tells a kernel in a command, which then fits into 80 columns."""
 
 TABLES = {
     "kernels": (
@@ -41,21 +44,41 @@ TABLES = {
 """The tables that ``--csv`` prints, and their columns."""
 
 
-def profile_command(kernel: str) -> str | None:
-    """Return the command that measures the first launch of a kernel with Nsight Compute, for a program to be put behind it;
-    None for a name that is none of a function."""
+def profile_command(kernel: str, others: Iterable[str] = ()) -> str | None:
+    """Return the command that measures the first launch of a kernel's function with Nsight Compute, for a program to be put
+    behind it. A long name is told by a part of it that no function of the ``others`` has. None for a name that is none of
+    a function."""
     function = short_name(kernel)
     if not function.replace("_", "a").replace("$", "a").isalnum() or function != clean(function):
         return None
     named = shlex.quote(function)
-    return f"ncu --set full --kernel-name {named} --launch-count 1 -o kernel PROGRAM"
+    if len(named) > _LONGEST_FILTER:
+        n, names = _LONGEST_FILTER - len("regex:"), {short_name(other) for other in others} - {function}
+        parts = (function[at : at + n] for at in range(len(function) - n + 1))
+        own = (part for part in parts if "$" not in part and not any(part in name for name in names))
+        named = next((f"regex:{part}" for part in own), named)
+    return f"ncu --set full -k {named} -c 1 -o kernel PROGRAM"
+
+
+def first_launch(kernel: str, others: Iterable[str]) -> str:
+    """Say what the command measures: the first launch of the kernel's function, and how many of the ``others`` are of the
+    same one, as those with other template arguments."""
+    n = 1 + sum(short_name(other) == short_name(kernel) for other in others)
+    return "the first launch of its function" + (f", which {count(n, 'kernel')} are of" if n > 1 else "")
+
+
+def command_rows(command: str, width: int) -> list[Row]:
+    """Draw a command to be copied from its first cell on: on one line if it fits, else on several that a shell joins."""
+    lines = [command] if len(command) <= width else textwrap.wrap(command, width - 2, break_long_words=False,
+                                                                  break_on_hyphens=False)  # fmt: skip
+    return [(Span(f"{line} \\" if line is not lines[-1] else line, "value"),) for line in lines]
 
 
 def kernels_page(
-    found: Sequence[ProfiledKernel], next_kernel: tuple[str, float] | None, options: PageOptions
+    found: Sequence[ProfiledKernel], next_kernel: UnprofiledKernel | None, options: PageOptions
 ) -> list[Row]:
     """Draw the page, at most ``options.width`` cells wide but for the closing line. ``next_kernel``: of a trace, the kernel
-    with the most time that computes and was not profiled, and its share (0-1) of that of all kernels."""
+    with the most time that computes and was not profiled."""
     width, marks = options.width, glyph_set(options.ascii)
     paths = list(dict.fromkeys(each.launch.path for each in found))
     more = f" and {count(len(paths) - 1, 'more file')}" if paths[1:] else ""
@@ -68,13 +91,14 @@ def kernels_page(
     rows += _overview(found, options, marks)
     for each in found[: _MOST_TOLD[options.verbosity]]:
         rows += _launch(each, options, marks)
-    if next_kernel is not None and (command := profile_command(next_kernel[0])) is not None:
+    if next_kernel is not None and (command := profile_command(next_kernel.name, next_kernel.others)) is not None:
         rows += section("Which next?", width, marks)
         text = (
-            f"Of the kernels that compute and were not measured, {_sentence_name(next_kernel[0])} has the most time in the "
-            f"trace, {percent(next_kernel[1])} of that of all kernels: {command}"
+            f"Of the kernels that compute and were not measured, {_sentence_name(next_kernel.name)} has the most time in "
+            f"the trace, {percent(next_kernel.share)} of that of all kernels. To measure "
+            f"{first_launch(next_kernel.name, next_kernel.others)}:"
         )
-        rows += wrap(text, width)
+        rows += [*wrap(text, width), *command_rows(command, width)]
     return [*rows, (), (Span(_closing_line(found), "value"),)]
 
 
@@ -206,7 +230,7 @@ def _advice(advice: RuleAdvice) -> str:
     return f"{clean(advice.rule)}: {clean(advice.text)}{won}"
 
 
-def kernels_document(found: Sequence[ProfiledKernel], next_kernel: tuple[str, float] | None) -> dict[str, Any]:
+def kernels_document(found: Sequence[ProfiledKernel], next_kernel: UnprofiledKernel | None) -> dict[str, Any]:
     """Return the JSON object; None is unknown."""
     return {
         "schema": SCHEMA,
@@ -219,7 +243,8 @@ def kernels_document(found: Sequence[ProfiledKernel], next_kernel: tuple[str, fl
             for each in found
         ],
         "next": None if next_kernel is None else {
-            "kernel": next_kernel[0], "share": next_kernel[1], "command": profile_command(next_kernel[0]),
+            "kernel": next_kernel.name, "share": next_kernel.share,
+            "command": profile_command(next_kernel.name, next_kernel.others),
         },
     }  # fmt: skip
 

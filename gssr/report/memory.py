@@ -21,7 +21,7 @@ from gssr.model.traces.memory import (
     name_of,
     places,
 )
-from gssr.model.verdicts.words import took
+from gssr.model.verdicts.words import binary, took
 from gssr.render.cells import clean, flow, wrap
 from gssr.render.columns import bar, strip
 from gssr.render.glyphs import Glyphs, glyph_set
@@ -35,7 +35,6 @@ _MOST = {"low": 3, "medium": 10, "high": 50}
 _MOST_NAMED, _MOST_IN_SENTENCE = 100, 3
 """Allocations in the JSON object, and in a sentence."""
 _MOST_FRAMES = 60
-_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 NO_STACK = "(no stack was recorded)"
 
 TABLES = {
@@ -51,12 +50,6 @@ TABLES = {
     ),
 }  # fmt: skip
 """The tables that ``--csv`` prints, and their columns."""
-
-
-def binary(n: int) -> str:
-    """Write a number of bytes in three digits: ``50.9 GiB``, ``512 B``."""
-    size, unit = next((each for each in _UNITS if abs(n) >= each[0]), (1, "B"))
-    return f"{float(f'{n / size:.3g}'):,.10g} {unit}"
 
 
 def memory_page(found: Sequence[DeviceMemory], options: PageOptions) -> list[Row]:

@@ -35,7 +35,9 @@ def phase_text(phase: Phase) -> str:
         pieces.append(f"{metric_of(lead).label} {quantity(phase.means[lead], metric_of(lead))}")
     if phase.cycle is not None and lead is not None:
         pieces.append(dips(phase))
-    pieces += [verdict.title for verdict in phase.verdicts if verdict.code != "recurring_dips"]
+    # What a start-up waits for is told as well: shares are of the phase's own time.
+    titles = (verdict.title for verdict in phase.verdicts if verdict.code != "recurring_dips")
+    pieces += [title.replace(" of the GPU time ", " of its GPU time ") for title in titles]
     return "; ".join(pieces)
 
 

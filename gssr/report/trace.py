@@ -32,7 +32,7 @@ from gssr.report.breakdown import breakdown_section
 from gssr.report.call_tree import call_rows, shares_of
 from gssr.report.exchange import exchange_rows, io_rows
 from gssr.report.json_document import breakdown_object, number, verdict_object
-from gssr.report.kernel_profiles import profile_command
+from gssr.report.kernel_profiles import command_rows, first_launch, profile_command
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
 SCHEMA = "gssr.trace/1"
@@ -356,22 +356,26 @@ def _kernels(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[
         return rows
     rows += _tops(trace, "api", fewer, marks, "call") + _launches(trace, options.width)
     if (told := next_to_profile(trace)) is not None:
-        text = f"{_fit_name(told[0])} takes {percent(told[1])} of the time of all kernels; to measure it: {told[2]}"
-        rows += [(), *remark(text, options.width, "plain", label="profile")]
+        share = f"{_fit_name(told[0])} takes {percent(told[1])} of the time of all kernels"
+        others = [str(name) for name, *_ in trace.lengths["kernels"].keys if name != told[0]]
+        text = f"{share}; to measure {first_launch(told[0], others)}:"
+        rows += [(), *remark(text, options.width, "plain", label="profile"), *command_rows(told[2], options.width)]
     return rows
 
 
 def next_to_profile(trace: TraceAnalysis) -> tuple[str, float, str] | None:
     """Return the kernel that computes with the most time, its share (0-1) of the time of all kernels, and the command that
-    measures it with Nsight Compute. None if the trace has none that has a function's name, or no call of CUDA."""
+    measures its function's first launch with Nsight Compute. None if the trace has none that has a function's name, or no
+    call of CUDA."""
     names, calls = rows_of("api", trace)
     called = (str(row[names.index("name")]) for row in calls)
     if not any(_OF_CUDA.match(name) for name in called):
         return None
     names, kernels = rows_of("kernels", trace)
     at = [names.index(each) for each in ("name", "category", "share")]
-    for name, category, share in ([row[each] for each in at] for row in kernels):
-        if category == "compute" and (command := profile_command(name)) is not None:
+    told = [[row[each] for each in at] for row in kernels]
+    for name, category, share in told:
+        if category == "compute" and (command := profile_command(name, (each[0] for each in told))) is not None:
             return name, share, command
     return None
 
@@ -466,14 +470,18 @@ def _idle(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
     return rows + [row for gap in told for row in _gap(trace, gap, width)]
 
 
+_DELAYS = "delays before work on a GPU"
 _KINDS_ON_PATH = {
     "computation": ("compute",),
     "communication": ("communication",),
     "copies": ("copy",),
     "threads": ("host",),
-    "delays before work on a GPU": ("launch", "gap"),
+    _DELAYS: ("launch", "gap"),
 }
 """What the sentence about the critical path calls the kinds of its parts."""
+_MANY_PAUSES = 0.1
+"""Share of a critical path. With less, the work mostly follows at once, so it waited for the work before it even where the
+trace does not tell what launched it."""
 
 
 def _critical_path(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -482,11 +490,19 @@ def _critical_path(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) ->
     path = None if options.verbosity == "low" else trace.critical_path(_TOLD_OF_PATH)
     if path is None or not path.length_ns:
         return []
-    shares = [(name, path.total_ns(*kinds) / path.length_ns) for name, kinds in _KINDS_ON_PATH.items()]
+    is_known = "launches" in trace.holds or path.total_ns("gap") < _MANY_PAUSES * path.length_ns
+    named = _KINDS_ON_PATH if is_known else {**_KINDS_ON_PATH, _DELAYS: (), "pauses": ("gap",)}
+    shares = [(name, path.total_ns(*kinds) / path.length_ns) for name, kinds in named.items()]
     split = ", ".join(f"{name} {percent(share)}" for name, share in sorted(shares, key=lambda each: -each[1]) if share)
     rows = section("What would have to be shorter?", options.width, marks, "the critical path")
-    rows += wrap(f"{took(path.length_ns)}, each moment of it waited for the one before: {split}", options.width)
-    known = [(part, part.win_ns) for part in path.parts if part.win_ns is not None]
+    text = f"{took(path.length_ns)}, each moment of it waited for the one before: {split}"
+    if not is_known:
+        text = (
+            "that can't be told: the trace does not say what launched the GPUs' work, so not what it waited for. Back from "
+            f"the last work on its stream it is {took(path.length_ns)}: {split}"
+        )
+    rows += wrap(text, options.width)
+    known = [(part, part.win_ns) for part in path.parts if part.win_ns is not None and is_known]
     names = distinct_names([clean(part.name) for part, _ in known], _LONGEST_NAME, marks.ellipsis)
     if known:
         each = [f"{name} {took(part.total_ns)} ({took(ns)})" for name, (part, ns) in zip(names, known, strict=True)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gssr.gpu_vendors import NVIDIA, maker_of
 from gssr.model.breakdown.categories import BRANCHES, CATEGORIES, POSITIONS
 from gssr.model.joined.estimates import compare_estimates
 from gssr.model.joined.explain import causes, kernel_shares
@@ -20,6 +21,7 @@ from gssr.render.roles import Row
 from gssr.render.scale import NONE, UNKNOWN, count, fixed, percent
 from gssr.render.table import TableColumn, table
 from gssr.report.content import ContentTable
+from gssr.report.kernel_profiles import command_rows, first_launch, profile_command
 from gssr.report.page import PageOptions, remark, section, time_axis
 
 _DROPPED = {"Clock": 5, "From": 4, "Compute": 3, "Exp.comm": 2, "Exp.copy": 2}
@@ -133,6 +135,20 @@ def _compared(traces: Sequence[Traced], options: PageOptions) -> list[Row]:
     return [(), *table(columns, shown, options.width, glyph_set(options.ascii))]
 
 
+def _next_to_profile(analysis: Analysis, width: int) -> list[Row]:
+    """Name the kernel that computes with the most time, and the command that measures it with Nsight Compute. No rows for
+    GPUs that are not NVIDIA's, or without such a kernel."""
+    shares = kernel_shares(analysis.traces)
+    computes = {each.name for trace in analysis.traces for each in trace.kernels if each.category == "compute"}
+    name, share = next((each for each in shares if each[0] in computes), ("", 0.0))
+    others = [each for each, _ in shares if each != name]
+    command = profile_command(name, others) if maker_of(analysis.gpus) == NVIDIA else None
+    if command is None:
+        return []
+    text = f"{clean(fit(name, 60, '…'))} takes {percent(share)} of the time of all kernels; to measure "
+    return [*wrap(f"{text}{first_launch(name, others)}:", width), *command_rows(command, width)]
+
+
 def traced(analysis: Analysis, options: PageOptions) -> list[Row]:
     """Draw the part of the page about the run's traces; no rows without any."""
     found = traced_table(analysis)
@@ -155,6 +171,7 @@ def traced(analysis: Analysis, options: PageOptions) -> list[Row]:
         rows += wrap(f"and {count(len(traces) - len(shown), 'more trace')}: -v high", width, role="dim")
     for text in _together(traces):
         rows += wrap(text, width) if text else []
+    rows += _next_to_profile(analysis, width)
     rows += _compared(traces, options)
     axis, n_gaps = time_axis(analysis), _MOST[options.verbosity] // 2
     gaps = sorted((gap for trace in shown for gap in trace.gaps), key=lambda gap: -gap.seconds)[:n_gaps]

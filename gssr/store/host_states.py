@@ -51,7 +51,7 @@ def write_states(recording: str, states: HostStates) -> None:
     """Replace the file beside a recording. Raises OSError."""
     path = f"{recording}{SUFFIX}"
     with open(f"{path}.new", "w", encoding="utf-8") as stream:
-        json.dump(states, stream)
+        stream.write(json.dumps(states))  # json.dump makes each word by itself
     os.rename(f"{path}.new", path)
 
 

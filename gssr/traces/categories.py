@@ -29,6 +29,9 @@ _COMMUNICATION_CALL = re.compile(
 _HOST_COMMUNICATION = re.compile(r"^(?:gloo|mpi|ucc):")
 """What torch's backends that communicate on the host annotate: the work itself, not the call that starts it."""
 _COPY = re.compile(r"^(?:hip|mtia)?_?(?:memcpy|memset)|^dma|^copy(?:Host|Device|Buffer)", re.IGNORECASE)
+_BLIT = re.compile(r"^__amd_rocclr_(?:copy|fill)")
+"""Kernels by which AMD's runtime copies and sets where it does not leave that to a copy engine. They run on compute units,
+and their names do not tell the direction."""
 _WAIT = re.compile(r"Synchronize|StreamWaitEvent|EventQuery|StreamQuery|StreamWaitValue|signal_wait", re.IGNORECASE)
 _OS_WAIT = re.compile(r"wait|^p?poll|^p?select|lock|futex|sleep|join|^accept|^connect|^sched_yield")
 _OS_IO = re.compile(
@@ -53,6 +56,7 @@ _BY_NAME = {
         (_COMMUNICATION, Category.COMMUNICATION),
         (_XLA_COMMUNICATION, Category.COMMUNICATION),
         (_COPY, Category.COPY),
+        (_BLIT, Category.COPY),
     ),
     Kind.RUNTIME: ((_WAIT, Category.SYNC),),
     Kind.DRIVER: ((_WAIT, Category.SYNC),),
@@ -112,6 +116,13 @@ def category_of(kind: Kind, name: str) -> Category:
         if pattern.search(name):
             return category
     return _BY_KIND.get(kind, Category.OTHER)
+
+
+def work_named(name: str) -> Kind:
+    """Return the kind of a GPU's work of which a file tells the name alone: a copy, a memset, or a kernel."""
+    if not _COPY.search(name):
+        return Kind.KERNEL
+    return Kind.MEMSET if "memset" in name.lower() else Kind.MEMCPY
 
 
 def category_as_hta(name: str) -> Category:

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
-from gssr.traces.categories import COUNTED_RANGE, KINDS, category_of, operation_of
+from gssr.traces.categories import COUNTED_RANGE, KINDS, category_of, operation_of, work_named
 from gssr.traces.event_columns import COLUMNS, COUNTED, FLOW, EventColumns, Numbers, Open, columns_of, whole_number
 from gssr.traces.host_waits import host_waits_apart
 from gssr.traces.timeline import (
     NO_LINK,
-    Category,
     Clock,
     CountedKernel,
     Counter,
@@ -256,9 +255,7 @@ def _determine_kind(cat: Any, name: str, on_gpu: bool, is_kineto: bool) -> Kind:
         return _OF_MTIA.get(name, Kind.KERNEL) if cat == "mtia_ccp_events" else KINDS.get(cat, Kind.OTHER)
     if not on_gpu:
         return Kind.RUNTIME if _API.match(name) else Kind.OTHER
-    if category_of(Kind.KERNEL, name) != Category.COPY:
-        return Kind.KERNEL
-    return Kind.MEMSET if "memset" in name.lower() else Kind.MEMCPY
+    return work_named(name)
 
 
 def rank_of(keys: Mapping[str, Any]) -> int | None:

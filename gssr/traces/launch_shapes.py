@@ -10,7 +10,7 @@ import numpy as np
 from gssr.store.pages.leaf_rows import NULL
 from gssr.traces.json_events import JsonEvents
 from gssr.traces.kernel_profile import Dim3, dim3
-from gssr.traces.nsys import read_report
+from gssr.traces.nsys import open_report
 from gssr.traces.nsys_columns import Key, placed
 from gssr.traces.tables import Tables
 from gssr.traces.timeline import TraceError, TraceSource
@@ -38,7 +38,8 @@ def launch_shapes(sources: Iterable[TraceSource], most_bytes: int | None = None)
     found: Totals = {}
     for source in sources:
         if source.format == "nsys":
-            own = read_report(source.path, (_KERNELS, "StringIds"), _add_up_report)
+            with open_report(source.path, (_KERNELS, "StringIds")) as tables:
+                own = _add_up_report(tables)
         elif source.format in ("kineto", "chrome"):
             own = _add_up_json(source.path, most_bytes)
         else:

@@ -75,14 +75,20 @@ class _Gathered:
         )  # fmt: skip
 
 
-def read_ncu_csv(path: str, most_bytes: int | None = None) -> list[ProfiledLaunch]:
-    """Read the launches in a file, in its order. ``most_bytes``: how much it may unpack to, None for the usual. Raises
-    TraceError, also if the file is cut off."""
+def read_ncu_csv(
+    path: str, most_bytes: int | None = None, problems: list[str] | None = None
+) -> list[ProfiledLaunch]:  # fmt: skip
+    """Read the launches in a file, in its order. ``most_bytes``: how much it may unpack to, None for the usual. If the file
+    ends within a row, a sentence is appended to ``problems``. Raises TraceError, also if a packed file is cut off."""
     found: dict[tuple[str, ...], _Gathered] = {}
     table: _Table | None = None
     n_tables = 0
     for line in _rows(path, most_bytes):
         fields = _fields(line, path)
+        if not line.endswith("\n") and table is not None and len(fields) < len(table.head):
+            if problems is not None:
+                problems.append(f"{path}: ends in the middle of a row: what ncu wrote from there on is missing")
+            break
         if _HEAD.match(line):
             table, n_tables = _Table(fields), n_tables + 1
             continue
@@ -163,7 +169,7 @@ def _fields(line: str, path: str) -> list[str]:
 
 def _rows(path: str, most_bytes: int | None) -> Iterator[str]:
     """Yield the lines of a file that may be of a table: its header and then rows, those lines together that quotes hold
-    together. Raises TraceError."""
+    together. One that the file ends in has no line's end, and lacks at least its last field. Raises TraceError."""
     held: list[str] = []
     has_head, n_quotes, size = False, 0, 0
     for line in _lines(path, most_bytes):
@@ -177,6 +183,8 @@ def _rows(path: str, most_bytes: int | None) -> Iterator[str]:
         if n_quotes % 2 == 0:
             yield "".join(held)
             held, n_quotes, size = [], 0, 0
+    if held:
+        yield "".join(held).rpartition(',"')[0]
 
 
 def _lines(path: str, most_bytes: int | None) -> Iterator[str]:

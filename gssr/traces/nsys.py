@@ -4,9 +4,10 @@ for it, and versions add columns: both are found by name."""
 import re
 import sqlite3
 from collections import Counter as Counts
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from gssr.recognise import is_in_columns
 from gssr.store.pages.leaf_rows import NULL
 from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of
-from gssr.traces.database import read_database
+from gssr.traces.database import open_database
 from gssr.traces.host_waits import host_waits_apart
 from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, ReportInfo
 from gssr.traces.nsys_columns import IntervalColumns, Key, all_alike, placed
@@ -38,7 +39,6 @@ from gssr.traces.timeline import (
 )
 
 _Strings = Mapping[int, str]
-_Read = TypeVar("_Read")
 
 
 class _Table(NamedTuple):
@@ -149,27 +149,37 @@ REPORT = Readable(
 def read_nsys(path: str, rank: int | None = None) -> Timeline:
     """Read a report of Nsight Systems, an .sqlite export or a folder in columns. ``rank``: the rank if it is known better
     than the report knows it. Times are ns since the session began, and may be negative. Raises TraceError."""
-    return read_report(path, _READ, lambda tables: _Reading(tables, rank).timeline())
+    with open_report(path, _READ) as tables:
+        return _Reading(tables, rank).timeline()
 
 
-def read_report(path: str, tables: Sequence[str], read: Callable[[Tables], _Read]) -> _Read:
-    """Call ``read`` with these tables of a report, an .sqlite export or a folder in columns, and return what it returns.
-    Raises TraceError."""
+def read_lengths(path: str, kinds: Collection[Kind]) -> Iterator[Timeline]:
+    """Read how long the intervals of these kinds took, all of which are kinds in ``_TABLES``. Yields timelines of some ten
+    thousand that hold names, lengths and sizes alone: all begin at 0, on one track. Raises TraceError, in the end also if
+    the file was written meanwhile."""
+    chosen = [place for place, table in enumerate(_TABLES) if table.kind in kinds]
+    with open_report(path, [*(_TABLES[place].name for place in chosen), "StringIds"]) as tables:
+        yield from _Reading(tables, None).lengths(chosen)
+
+
+@contextmanager
+def open_report(path: str, tables: Sequence[str]) -> Iterator[Tables]:
+    """Open a report, an .sqlite export or a folder in columns, to read these tables under ``with``. Raises TraceError."""
     if is_in_columns(path):
-        return read(read_columns(path, tables))
-    return read_database(path, REPORT, tables, read)
+        yield read_columns(path, tables)
+    else:
+        with open_database(path, REPORT, tables) as database:
+            yield database
 
 
 def told_by_report(path: str) -> RunTraits:
     """Read what a report says about its run, without its events. Raises TraceError."""
 
-    def read(database: Tables) -> RunTraits:
-        about = ReportInfo(database)
+    with open_report(path, _READ) as tables:
+        about = ReportInfo(tables)
         begin, gpus = about.unix_ns, frozenset(about.gpus)
         end = None if begin is None or about.duration_ns is None else begin + about.duration_ns
         return RunTraits(about.rank()[0], about.host, gpus, begin, end)
-
-    return read_report(path, _READ, read)
 
 
 _DETAILS = (
@@ -182,18 +192,14 @@ def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
     """Read further columns (grid, block, registers) of the interval of this kind that has exactly these start and end
     times, ns since the session began. Returns values by column; empty if there is no such interval. Raises TraceError."""
 
-    def find_details(database: Tables) -> dict[str, int]:
-        """Find the first interval with these times in the tables of this kind. Returns its values but for those that are
-        NULL."""
-        for table in (table.name for table in _TABLES if table.kind == kind and table.name in database.columns):
-            names = [name for name in _DETAILS if name in database.columns[table]]
-            for columns in database.integers(table, ["start", "end", *names]):
+    with open_report(path, _READ) as tables:
+        for table in (table.name for table in _TABLES if table.kind == kind and table.name in tables.columns):
+            names = [name for name in _DETAILS if name in tables.columns[table]]
+            for columns in tables.integers(table, ["start", "end", *names]):
                 for at in np.flatnonzero((columns[0] == start) & (columns[1] == end))[:1].tolist():
                     values = zip(names, (int(column[at]) for column in columns[2:]), strict=True)
                     return {name: value for name, value in values if value != NULL}
-        return {}
-
-    return read_report(path, _READ, find_details)
+    return {}
 
 
 class _Names(NamedTuple):
@@ -212,6 +218,17 @@ class _Names(NamedTuple):
     start_end: Flags
 
 
+class _TablePart(NamedTuple):
+    """Some intervals of a table, columns [n]. ``name``: numbers in ``_Reading._keys``; ``size``: bytes, -1 if unknown, None
+    if the table has none; ``others``: the further columns that were asked for."""
+
+    start: Ints
+    length: Ints
+    name: NDArray[np.int32]
+    size: Ints | None
+    others: list[Ints]
+
+
 class _Reading:
     """One pass through a report."""
 
@@ -227,12 +244,13 @@ class _Reading:
         self._processes: dict[int, int] = {}
         self._process_of_track: list[int] = []
         self._domains: dict[tuple[int, int], int | str] = {}
-        self._columns = IntervalColumns(sum(database.most_rows(table.name) for table in (*_TABLES, _NVTX)))
+        self._columns = IntervalColumns(0)
         self._n_events = self._left_out = 0
         self._notes: list[str] = []
 
     def timeline(self) -> Timeline:
         """Read the whole report. Call it once."""
+        self._columns = IntervalColumns(sum(self._database.most_rows(table.name) for table in (*_TABLES, _NVTX)))
         for place, table in enumerate(_TABLES):
             self._read(place, table)
         self._read_ranges(len(_TABLES))
@@ -268,21 +286,47 @@ class _Reading:
 
     def _read(self, place: int, table: _Table) -> None:
         """Append the intervals of a table, ``_all[place]``. Does nothing if the report has no such table."""
-        there = self._database.columns.get(table.name, ())
-        key = [next((one for one in names.split("|") if one in there), names) for names in table.key]
         where = ["globalPid", "deviceId", "contextId", "streamId"] if table.on_gpu else ["globalTid"]
-        columns = ["start", "end", *where, "correlationId", *key, *([table.size] if table.size else [])]
-        for values in self._database.integers(table.name, columns):
-            start, end, *rest = self._sound(values)
-            if not len(start):
-                continue
-            on, (correlation, *rest) = rest[: len(where)], rest[len(where) :]
+        for part in self._parts(place, table, [*where, "correlationId"]):
+            *on, correlation = part.others
             if table.kind is Kind.GPU_SYNC:
                 on[1] = self._devices(*on[:3])
             track = self._track(on)
-            name = placed([all_alike(place, len(start)), *rest[: len(key)]], self._keys)
-            size = np.maximum(rest[-1], -1) if table.size else None
-            self._columns.add(start, end - start, track, name, self._links(correlation, track), size)
+            self._columns.add(part.start, part.length, track, part.name, self._links(correlation, track), part.size)
+
+    def _parts(self, place: int, table: _Table, others: Sequence[str]) -> Iterator[_TablePart]:
+        """Yield the intervals of a table, ``_all[place]``, some ten thousand at a time, with its columns ``others``. Yields
+        nothing if the report has no such table."""
+        there = self._database.columns.get(table.name, ())
+        key = [next((one for one in names.split("|") if one in there), names) for names in table.key]
+        columns = ["start", "end", *others, *key, *([table.size] if table.size else [])]
+        for values in self._database.integers(table.name, columns):
+            start, end, *rest = self._sound(values)
+            if len(start):
+                own, rest = rest[: len(others)], rest[len(others) :]
+                name = placed([all_alike(place, len(start)), *rest[: len(key)]], self._keys)
+                yield _TablePart(start, end - start, name, np.maximum(rest[-1], -1) if table.size else None, own)
+
+    def lengths(self, places: Iterable[int]) -> Iterator[Timeline]:
+        """Yield the lengths in some tables (places in ``_TABLES``) as ``read_lengths`` does, behind a timeline without any.
+        Call it once."""
+        source, track = TraceSource(self._database.path, "nsys", "Nsight Systems"), Track("other", "")
+        strings, asked, nothing = dict[int, str](), set[int](), np.empty(0, np.int64)
+        parts = (part for place in places for part in self._parts(place, _TABLES[place], ()))
+        for part in chain([_TablePart(nothing, nothing, nothing.astype(np.int32), None, [])], parts):
+            wanted = {key[1] for key in self._keys if self._all[key[0]].label is None} - asked
+            if wanted:
+                strings |= self._database.strings("StringIds", wanted)
+                asked |= wanted
+            names = self._named(strings)
+            self._keys.clear()  # the next part has numbers of its own
+            n = len(part.length)
+            own = Intervals(
+                all_alike(0, n), part.length, np.zeros(n, np.int32), names.name[part.name], names.kind[part.name],
+                names.category[part.name], all_alike(NO_LINK, n), all_alike(-1, n) if part.size is None else part.size,
+                names.operation[part.name],
+            )  # fmt: skip
+            yield Timeline((source,), Clock(), (track,), names.texts, own)
 
     def _sound(self, values: list[Ints], end_may_lack: bool = False) -> list[Ints]:
         """Keep the rows that can be intervals, given columns whose first two are start and end, and count the others as

@@ -4,7 +4,7 @@ import itertools
 import os
 import re
 from collections import Counter as Counts
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -23,7 +23,7 @@ from gssr.traces.join import from_zero, join
 from gssr.traces.json_events import MOST_BYTES
 from gssr.traces.kineto import read_kineto
 from gssr.traces.runs import RunTraits, by_run, told_by_json, why_not_one_run
-from gssr.traces.timeline import Format, Timeline, TraceError, TraceSource
+from gssr.traces.timeline import Format, Kind, Timeline, TraceError, TraceSource
 
 __all__ = ["MOST_BYTES", "TraceError", "TraceSet", "open_runs", "open_traces"]
 
@@ -187,6 +187,17 @@ class TraceSet:
     def timeline_of(self, source: TraceSource) -> Timeline:
         """Read one of the files, as ``timelines`` does. Raises TraceError."""
         return _from_its_own_zero(source, _bounded(self._read(source)))
+
+    def lengths_of(self, source: TraceSource, kinds: Collection[Kind]) -> Iterator[Timeline]:
+        """Read how long the intervals of these kinds (BUSY, RUNTIME, DRIVER, OS) in one of the files took. Yields one or
+        more timelines that hold all of them together; where that saves memory, without times and tracks. Raises
+        TraceError, perhaps in the end."""
+        if source.format == "nsys":
+            from gssr.traces.nsys import read_lengths
+
+            yield from read_lengths(source.path, kinds)
+        else:
+            yield self.timeline_of(source)
 
     def note_problem(self, sentence: str) -> None:
         """Add a sentence on a file that can't be read to ``problems``; once, however often the file is read."""

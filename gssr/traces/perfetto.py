@@ -293,9 +293,10 @@ class _Reading:
         return int(time + (0 if clock == _BOOT else offset))
 
     def _add_event(self, number: int, sequence: _Sequence, packet: Any) -> None:
-        """Add what a packet's track event tells: a begin, an end, a moment or a value of a counter. An event of another
-        type, or without a sound time, is counted as lost. ``number`` and ``sequence``: the packet's writer. Raises
-        TraceError if events are on more than _MOST_TRACKS tracks."""
+        """Add what a packet's track event tells: a begin, an end, a moment or a value of a counter. An event without a
+        type or a sound time is counted as lost; of Chrome's own phases those that are not read are packets of another
+        kind. ``number`` and ``sequence``: the packet's writer. Raises TraceError if events are on more than _MOST_TRACKS
+        tracks."""
         event = packet.track_event
         track = event.track_uuid or sequence.track
         time = self._time_of(number, sequence, packet)
@@ -303,8 +304,11 @@ class _Reading:
         if not kind and event.HasField("legacy_event"):
             legacy = event.legacy_event
             kind = _LEGACY.get(legacy.phase, 0)
-        if not 0 <= time < LAST_NS or not kind:
+        if not 0 <= time < LAST_NS or not (kind or legacy):
             self._n_lost += 1
+            return
+        if not kind:
+            self._others["legacy_event"] += 1
             return
         if kind == _COUNTER:
             self._add_value(sequence, track, time, event)

@@ -6,7 +6,8 @@ import json
 import re
 import sqlite3
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,7 +19,7 @@ from gssr.store.pages.leaf_rows import NULL
 from gssr.store.read.database import Database
 from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of, operation_of
-from gssr.traces.database import read_database
+from gssr.traces.database import open_database
 from gssr.traces.nsys_columns import IntervalColumns, Key, all_alike, placed
 from gssr.traces.tables import Tables
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Intervals, Kind, Timeline, TraceSource, Track
@@ -71,7 +72,8 @@ class _Process(NamedTuple):
 def read_rocpd(path: str, rank: int | None = None) -> Timeline:
     """Read a database of rocprofv3. ``rank``: the rank if it is known better than the database knows it. Times are ns
     since the node was booted. Raises TraceError."""
-    return _read(path, lambda database: _Reading(database, rank).timeline())
+    with _open(path) as database:
+        return _Reading(database, rank).timeline()
 
 
 def timeline_of_tables(tables: Tables, rank: int | None) -> Timeline:
@@ -83,11 +85,12 @@ def timeline_of_tables(tables: Tables, rank: int | None) -> Timeline:
 
 def check_rocpd(path: str) -> None:
     """Raise TraceError if the file is no database of rocprofv3 that can be read."""
-    _read(path, lambda _: None)
+    with _open(path):
+        pass
 
 
-def _read(path: str, read: Callable[[Database], _One]) -> _One:
-    """Open the database, and return what ``read`` returns for it. Raises TraceError."""
+def _open(path: str) -> AbstractContextManager[Database]:
+    """Open the database for what stands under ``with``, which raises TraceError."""
     tables: dict[str, str] = {}
 
     def look(connection: sqlite3.Connection) -> str | None:
@@ -97,7 +100,7 @@ def _read(path: str, read: Callable[[Database], _One]) -> _One:
         return None if tables else "is an SQLite database of something else, not of rocprofv3"
 
     readable = Readable("a database of rocprofv3", "rocprofv3", tables, look)
-    return read_database(path, readable, tables.values(), read)
+    return open_database(path, readable, tables.values())
 
 
 _ON_TRACK = ("pid", "tid", "agent_id", "queue_id", "stream_id")

@@ -281,7 +281,7 @@ def _of_csv(path: str, most_bytes: int | None, notes: list[str]) -> _Gathered:
         }[kind]  # fmt: skip
         read(own, at, rows, gpus)
     if any(kind == "counters" for _, kind in tables) and not own.counters:
-        notes.append(f"{path}: counters have no times in this version of rocprofv3, and are left out")
+        notes.append("counters have no times in this version of rocprofv3, and are left out")
     for gpu in gpus - own.agents.keys():
         own.agents[gpu] = ("GPU", None, None, None)
     return own

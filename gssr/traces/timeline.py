@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 
-Format = Literal["kineto", "chrome", "nsys", "rocpd", "rocprof", "proton", "cube", "otf2", "xspace", "perfetto"]
+Format = Literal[
+    "kineto", "chrome", "nsys", "rocpd", "rocprof", "proton", "cube", "otf2", "xspace", "perfetto", "memory"
+]
 TrackKind = Literal["gpu_stream", "cpu_thread", "host_wait", "process", "other"]
 ClockOrigin = Literal["unix", "by comparison", "boot", "unknown"]
 NO_LINK = -1

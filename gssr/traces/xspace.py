@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from gssr.traces.categories import category_of
+from gssr.traces.categories import category_of, work_named
 from gssr.traces.dump_file import is_packed, whole_number
 from gssr.traces.json_events import FileChunks
 from gssr.traces.protobuf_fields import LAST_NS, LONGEST_MESSAGE, IntervalRows, UnsoundError, fields, signed, text_of
@@ -379,8 +379,7 @@ class _Reading:
         """Add what a stream of a GPU did."""
         details = str(stats.get("memcpy_details", ""))
         is_set = "memset_details" in stats or "Memset_details" in stats
-        is_copy = details or _category_of_kernel(own.name) == Category.COPY
-        kind = Kind.MEMSET if is_set else Kind.MEMCPY if is_copy else Kind.KERNEL
+        kind = Kind.MEMSET if is_set else Kind.MEMCPY if details else work_named(own.name)
         size = _BYTES.search(details or str(stats.get("memset_details") or stats.get("Memset_details", "")))
         name = own.name + (_PAGEABLE if "pageable" in details else "")
         self._rows.add(

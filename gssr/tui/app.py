@@ -526,7 +526,7 @@ class LiveScreen(KeysInOrder):
 
     def _offer_screens(self) -> None:
         """Show the tabs that have something to show: Compare with a second run, Calls with a trace; of a profile
-        nothing but Calls."""
+        nothing but Calls, of PyTorch's memory nothing but Time."""
         tabs, offered = self.query_one("#tabs", Tabs), tuple(self._offers(tab.name) for tab in TABS)
         if offered == self._offered:
             return
@@ -539,6 +539,8 @@ class LiveScreen(KeysInOrder):
         part = self.results[0].part if self.results else None
         if part is not None and part.trace.profile is not None:
             return name == "calls"
+        if part is not None and part.trace.sources[0].format == "memory":
+            return name == "time"
         if name == "calls":
             return part is not None or self.view.screen == "calls"
         return name != "compare" or len(self._watches) > 1

@@ -219,8 +219,10 @@ def test_what_is_wrong_is_one_sentence(
 
 
 def test_options_for_traces_are_not_for_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, error = said(capsys, "analyze", tmp_path / "a.sql", "--steps", "1")
-    assert code == 2 and "--steps: is for traces" in error
+    (tmp_path / "empty.pftrace").touch()
+    for name in ("a.sql", "empty.pftrace"):
+        code, _, error = said(capsys, "analyze", tmp_path / name, "--steps", "1")
+        assert code == 2 and f"--steps: is for traces: {tmp_path / name} is none" in error
 
 
 def test_a_sites_rules_are_for_traces_too(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

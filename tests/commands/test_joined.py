@@ -128,6 +128,8 @@ def test_the_page_says_what_was_traced(folder: Path, capsys: pytest.CaptureFixtu
     page = capsys.readouterr().out
     assert all(cell_width(line) <= width for line in page.splitlines()[:-1])
     assert "What was traced?" in page and f"waiting for the CPU: {ITEM}" in page.replace("\n", " ").replace("  ", " ")
+    command = " ".join(page.partition("\nncu ")[2].partition("PROGRAM")[0].replace("\\\n", " ").split())
+    assert re.fullmatch(r"--set full -k \w+ -c 1 -o kernel", command)  # the kernel that computes most
 
 
 def test_the_report_has_a_table_of_traces(folder: Path) -> None:

@@ -43,7 +43,7 @@ def test_gssrs_environment_comes_after_the_readers_own_in_path() -> None:
     """Else ``python train.py`` would run with GSSR's Python, which lacks the program's packages."""
     pages = (DOCS / "start.md", DOCS / "install.md")
     set_to = [found for page in pages for found in re.findall(r"export PATH=(\S+)", page.read_text(encoding="utf-8"))]
-    assert len(set_to) == 2 and all(found.startswith("$PATH:") for found in set_to)
+    assert len(set_to) == 3 and all(found.startswith("$PATH:") for found in set_to)
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda block: str(block.line))
@@ -106,6 +106,16 @@ def test_every_gssr_of_a_recipe_is_one_that_exists(page: Path) -> None:
             if words[at + 1] == "profile":
                 used = [word for word in options_of(["gssr", *words[at + 1 :]]) if word.startswith("-")]
                 assert set(used) <= flags, line
+
+
+def test_the_small_report_of_nsight_systems_is_there_and_says_who_is_late(capsys: pytest.CaptureFixture[str]) -> None:
+    (path,) = {word for line in lines_of(DOCS / "start.md") for word in line.split() if word.startswith("tests/")}
+    assert main(["analyze", str(fenced.ROOT / path)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "is late: it spends 2.4 ms in communication, the median rank 12.2 ms" in told
+    assert "one GPU is late: it spends 2.4 ms in communication, the median rank 12.2 ms" in " ".join(
+        (DOCS / "start.md").read_text(encoding="utf-8").split()
+    )
 
 
 def test_pipelines_fail_when_the_second_run_is_worse(

@@ -149,3 +149,10 @@ def test_a_job_without_a_host_has_no_time_left() -> None:
     (first, *_) = said(HostStates((host("n1", "gone", "Node failure"), host("n2", "gone")), job, 0, 0.0))
     assert "min left" not in first and "no host is left: it is over, or its nodes failed" in first
     assert "10 min left" in said(HostStates((host("n1", "gone"), host("n2")), job, 0, 0.0))[0]
+
+
+def test_of_a_job_of_which_nothing_was_seen_it_is_not_said_to_be_over() -> None:
+    job = JobState("7", "alice", "train", 1000.0 + 600)
+    refused = host("n1", "gone", "Access/permission denied")._replace(seconds=None)
+    first, second = said(HostStates((refused,), job, 0, 0.0))
+    assert "none of its hosts can be seen" in first and "over" not in first and "Access/permission denied" in second

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from gssr.cli import _parser
+from gssr.commands.top import _start
 from gssr.gpu_name import gpu_label
 from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
@@ -343,3 +345,31 @@ def runs(pid: int) -> bool:
 def cpu_seconds(pid: int) -> float:
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_host_tells_its_own_numbers_as_often_as_those_of_its_gpus(environ: dict[str, str]) -> None:
+    words = [sys.executable, "-m", "gssr", "top", "--lines", "--sampling-time=1600", "--backend=synthetic:train:1"]
+    kinds: list[str] = []
+    with subprocess.Popen(words, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as sampler:
+        assert sampler.stdin is not None and sampler.stdout is not None
+        while kinds.count("row") < 3:
+            kinds.append(json.loads(sampler.stdout.readline())[0])
+        sampler.stdin.close()
+    assert 2 <= kinds.count("host") <= 3
+
+
+@pytest.mark.parametrize(
+    ("words", "over_ssh", "hz"),
+    [
+        ((), "", 2.0),
+        ((), "a b", 1.0),
+        (("--host", "n1"), "", 1.0),
+        (("--job", "7"), "", 1.0),
+        (("--hostfile", "list", "--hz", "4"), "a b", 4.0),
+    ],
+)
+def test_hosts_are_looked_at_as_often_as_they_are_sampled(
+    words: tuple[str, ...], over_ssh: str, hz: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", over_ssh)
+    assert _start(_parser(["top", *words]).parse_args(["top", *words])).hz == hz

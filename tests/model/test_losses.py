@@ -607,6 +607,19 @@ def test_of_what_top_has_recorded_only_that_time_is_told() -> None:
         )
 
 
+def test_when_gpus_began_or_stopped_is_told_as_what_was_seen() -> None:
+    few = np.arange(8)[:, None] < 2
+    late = evidence(**scaled(np.where(few, during(N, 0, 60, 0.0), 1.0)))
+    early = evidence(**scaled(np.where(few, during(N, 240, N, 0.0), 1.0)))
+    for found, code, said in (
+        (late, "late_start", "were first seen at work 60 s after the others"),
+        (early, "early_end", "were last seen at work 60 s before the others"),
+    ):
+        by_top = replace(found, run=found.run._replace(command=TOP_COMMAND))  # it may have begun after the job
+        for each in (found, by_top, replace(found, whole_run=found), replace(found, state="running")):
+            assert of(each).verdicts[code].title == f"2 of 8 GPUs (n0:0, n0:1) {said}"
+
+
 def test_whole_per_cents_of_32_bits_are_what_they_are_in_64() -> None:
     for per_cent in range(1, 100):
         short, long = (np.array([per_cent], kind) / kind(100) for kind in (np.float32, np.float64))
@@ -807,3 +820,11 @@ def test_a_small_share_whose_cause_is_a_guess_is_no_warning(active: float, sever
     told = of(evidence(width=30.0, gr_engine_active=active, workload={"cpu": 6.0, "n_processes": 9.0}))
     assert told.verdicts["cpu_starved"].severity == severity
     assert ("a guess, and no warning below 10 %" in told.texts("cpu_starved")) == (severity == "info")
+
+
+@pytest.mark.parametrize(
+    ("metric", "first_words"), [("pcie_rx_bytes", "Copy from pinned memory"), ("pcie_tx_bytes", "The GPUs send")]
+)
+def test_advice_on_copies_is_about_the_way_that_they_go(metric: str, first_words: str) -> None:
+    made = evidence(**scaled(during(N, 100, 160, 0.1)) | {metric: during(N, 100, 160, 20e9, 0.5e9)})
+    assert of(made).verdicts["transfer_bound"].advice.startswith(first_words)

@@ -4,7 +4,7 @@ import pytest
 
 from gssr.model.results import Verdict
 from gssr.render.roles import text_of
-from gssr.render.verdicts import advice_parts, advice_rows
+from gssr.render.verdicts import advice_parts, advice_rows, would_save
 
 TRACE = (
     "The host launches too slowly. See one step in a trace, by torch.profiler or: nsys profile --trace=cuda,nvtx,osrt -o "
@@ -51,3 +51,8 @@ def test_a_command_longer_than_the_line_is_still_all_there() -> None:
 )  # fmt: skip
 def test_commands_end_where_the_sentence_goes_on(advice: str, commands: list[str]) -> None:
     assert [text for is_command, text in advice_parts(advice) if is_command] == commands
+
+
+def test_little_that_would_be_saved_is_told_in_seconds() -> None:
+    assert would_save(0.00097) == "would save about 3.5 GPU-seconds"
+    assert would_save(2.11) == "would save about 2.1 GPU-hours"

@@ -20,7 +20,7 @@ SHARES = {
 }  # fmt: skip
 
 
-def booked(shares: dict[str, float], **more: str) -> Breakdown:
+def booked(shares: dict[str, float], **more: object) -> Breakdown:
     """One GPU in ten bins of a minute, each with these shares."""
     over_time = np.zeros((10, len(CATEGORIES)))
     for name, share in shares.items():
@@ -50,6 +50,12 @@ def test_the_sentence_names_what_the_largest_loss_is_due_to_where_a_verdict_tell
     assert headline(found, leading).endswith(
         "; 30.0 % is spent waiting for n0:3, whose SM clock is 1,252, the others' 1,980 MHz."
     )
+
+
+def test_the_sentence_says_what_is_a_guess() -> None:
+    guess = booked(SHARES, confidence=("guess",) * len(CATEGORIES))
+    assert headline(guess) == "60.0 % of the GPU time computes; 30.0 % is spent waiting in communication (a guess)."
+    assert "guess" not in headline(booked({"working.tensor": 1.0}, confidence=guess.confidence))
 
 
 def test_kernels_whose_work_was_not_measured_are_not_said_to_compute() -> None:

@@ -101,6 +101,14 @@ def test_it_is_said_how_gpus_were_paired() -> None:
     assert "paired" not in to_text(comparison_page(["a", "b"], [compare(one, one)], PageOptions()), False, False)
 
 
+def test_what_makes_runs_hard_to_compare_stands_before_their_numbers() -> None:
+    own = analysis(1, base=activity(1, 240))
+    slower = replace(own, run=own.run._replace(sampling_ms=490.0))
+    page = to_text(comparison_page(["a", "b"], [compare(own, slower)], PageOptions()), False, False)
+    assert page.index("not the same sampling interval") < page.index("Better or worse?")
+    assert "record both runs at one interval" in " ".join(page.split())
+
+
 def test_every_run_is_in_a_table() -> None:
     found = text(AT_ONCE + 2)
     assert found.count("Better or worse?") == 2

@@ -211,6 +211,16 @@ def test_mpi_ranks_are_recorded_on_all_nodes(cluster: Cluster, folder: Path, whi
     assert log.splitlines()[-1].startswith("GSSR score=") and log.count("How well used?") == 1
 
 
+def test_a_solvers_page_comes_once_and_only_in_the_file_for_stderr(cluster: Cluster, folder: Path) -> None:
+    (job,) = scripts("A solver with MPI", "start.md")
+    log = cluster.sbatch(job.removeprefix("#!/bin/bash\n"), "--nodelist=node[1-2]", cwd=folder)
+    look_at(only_run(folder), 8, 8)
+    (errors,) = folder.glob("solver_*.err")
+    page = errors.read_text(encoding="utf-8")
+    assert page.splitlines()[-1].startswith("GSSR score=") and page.count("How well used?") == 1
+    assert log == ""
+
+
 def test_workers_of_torchrun_are_recorded_on_all_nodes(cluster: Cluster, folder: Path) -> None:
     (job,) = scripts("torchrun on several nodes")
     cluster.sbatch(job.removeprefix("#!/bin/bash\n"), "--nodelist=node[1-2]", cwd=folder)
@@ -458,3 +468,13 @@ def test_a_sites_nights_end_in_a_mail_and_in_less(folder: Path) -> None:
     assert [path.name for path in (folder / "shared" / "gssr").iterdir()] == ["1"]
     (line,) = (folder / "shared" / "gssr-runs.csv").read_text().splitlines()
     assert "synthetic idle" in line
+
+
+def test_the_summary_of_a_job_that_was_requeued_is_of_its_last_run(folder: Path) -> None:
+    page = scripts("A job's page, and its score in Slurm", "sites.md")[0]
+    summary = page[page.index("summary=") : page.index("[[ $summary")]
+    record = "tools/gssr profile --no-summary -a -l {} -o job.sql -- sleep 1\n"
+    script = f'gssr=tools/gssr folder=.\n{record.format("first")}{record.format("second")}{summary}echo "$summary"'
+    done = subprocess.run(["bash", "-ec", script], cwd=folder, capture_output=True, text=True, check=True, timeout=60)
+    title, gpus, cause, score = done.stdout.splitlines()
+    assert "second" in title and " on 1 node" in gpus and "GPU time" in cause and score.startswith("GSSR score=")

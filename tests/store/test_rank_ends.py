@@ -1,6 +1,7 @@
 """What a recording says of ranks that were lost or failed while others went on: of its ranks' files, merged, and live."""
 
 import os
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -87,6 +88,24 @@ def test_a_lost_rank_is_named_and_its_gpus_are_unmeasured_from_then_on(tmp_path:
     assert [verdict.code for verdict in analysis.judgement.verdicts][:1] == ["rank_lost"]
     assert any(note.startswith("rank 3 on node1 was lost at ") for note in analysis.notes)
     assert not any("its sampler is gone" in note for note in analysis.notes)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_lost_recorder_that_is_beside_a_job_was_heard_of_as_long_as_its_node_was_sampled(
+    tmp_path: Path, merged: bool
+) -> None:
+    recording = tmp_path / "run.sql"
+    for rank in range(2):
+        path = record(recording, rank, n_ticks=60, node=f"node{rank}", world_size=2, lost=rank == 1)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("DELETE FROM workload_samples")
+        for file in path.parent.glob(f"{path.name}*"):
+            os.utime(file, (START, START))
+    if merged:
+        merge(str(recording))
+    with closing(open_recording(recording)) as found:
+        (lost,) = found.runs[0].stopped_ranks
+    assert lost == RankEnd(1, "node1", pytest.approx(END, abs=STEP), "lost", None)
 
 
 def test_a_loss_is_on_the_next_frame_while_the_others_go_on(tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ def test_kernels_that_communicate_are_known_by_name() -> None:
     [
         (Kind.MEMCPY, "Memcpy HtoD (Pageable -> Device)", Category.COPY),
         (Kind.KERNEL, "MemcpyD2D", Category.COPY),
+        (Kind.KERNEL, "__amd_rocclr_copyBuffer.kd", Category.COPY),
+        (Kind.KERNEL, "__amd_rocclr_fillBufferAligned", Category.COPY),
+        (Kind.KERNEL, "__amd_rocclr_initHeap", Category.COMPUTE),
         (Kind.GPU_SYNC, "Stream Sync", Category.SYNC),
         (Kind.RUNTIME, "cudaLaunchKernel", Category.LAUNCH),
         (Kind.RUNTIME, "hipStreamSynchronize", Category.SYNC),

@@ -4,6 +4,8 @@ plain pandas over the same file has the same numbers."""
 import csv
 import io
 import json
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from gssr.cli import main
 from gssr.model.traces.profiled_kernels import ProfiledKernel, profiled_kernels, roofline_of
 from gssr.recognise import NCU_CSV, NCU_REPORT, recognise
 from gssr.render.function_names import short_name
-from gssr.report.kernel_profiles import profile_command
+from gssr.report.kernel_profiles import command_rows, first_launch, profile_command
 from gssr.traces.kernel_profile import ProfiledLaunch, measured, number_of, plain_advice
 from gssr.traces.launch_shapes import KernelShape, Totals
 from gssr.traces.ncu_csv import read_ncu_csv
@@ -174,7 +176,7 @@ def test_the_page_joins_a_trace_and_says_which_kernel_to_measure_next(
     assert main(["analyze", *names, "--width", "100"]) == 0
     page = " ".join(capsys.readouterr().out.split())
     assert "has the most time in the trace, 30.0 % of that of all kernels" in page
-    assert "ncu --set full --kernel-name gemm --launch-count 1 -o kernel PROGRAM" in page
+    assert "ncu --set full -k gemm -c 1 -o kernel PROGRAM" in page
     assert page.endswith("GSSR launches=1 kernels=1 longest_ns=12500")
 
 
@@ -253,6 +255,50 @@ def test_it_is_analyzed_with_traces_alone(tmp_path: Path, capsys: pytest.Capture
 
 def test_a_command_is_for_functions_alone() -> None:
     assert profile_command("void at::native::(anonymous namespace)::scan<float>(int)") == (
-        "ncu --set full --kernel-name scan --launch-count 1 -o kernel PROGRAM"
+        "ncu --set full -k scan -c 1 -o kernel PROGRAM"
     )
     assert profile_command("CUDA graph 5") is None and profile_command("$(rm -r x)") is None
+
+
+def test_a_command_with_a_long_name_fits_into_a_line_and_matches_that_kernel_alone() -> None:
+    tiles = [
+        f"sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize{size}x128x64_warpgroupsize1x1x1_cublas"
+        for size in (64, 128)
+    ]
+    named = [f"void {tile}<float>(int)" for tile in tiles]
+    for kernel, tile, other in zip(named, tiles, reversed(tiles), strict=True):
+        command = profile_command(kernel, [*named, "gemm(int)"])
+        assert (
+            command is not None
+            and len(command) <= 80
+            and [each.text for (each,) in command_rows(command, 80)] == [command]
+        )
+        (pattern,) = re.findall(r"-k regex:(\w+) -c 1 ", command)
+        assert re.search(pattern, tile) and not re.search(pattern, other)
+    assert first_launch(named[0], named[1:]) == "the first launch of its function"
+    assert (
+        first_launch("f<1>(int)", ["f<2>(int)", "f", "g"]) == "the first launch of its function, which 3 kernels are of"
+    )
+    within = profile_command(named[0], [*named, f"{tiles[0]}_2(int)"])
+    assert within == f"ncu --set full -k {tiles[0]} -c 1 -o kernel PROGRAM"  # no part of it is its own
+    lines = [each.text for (each,) in command_rows(within, 60)]
+    assert all(line.endswith(" \\") for line in lines[:-1]) and len(lines) > 1
+    assert (
+        subprocess.run(["sh", "-c", "\n".join(["echo \\", *lines])], capture_output=True, text=True).stdout
+        == f"{within}\n"
+    )
+
+
+@pytest.mark.parametrize("page", ["details", "raw"])
+def test_a_text_that_ends_within_a_row_says_so(page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = (ncu.details(LAUNCHES) if page == "details" else ncu.raw(LAUNCHES)).split("==PROF== Disconnected")[0]
+    last = len(whole.rstrip().rsplit("\n", 1)[0]) + 1  # where the last row begins
+    for end in (last, last + 3, last + 30, len(whole) - 4):
+        (tmp_path / "a").write_text(whole[:end])
+        code = main(["analyze", str(tmp_path / "a")])
+        said = capsys.readouterr()
+        is_cut = end > last
+        assert code == is_cut and ("ends in the middle of a row" in said.err) == is_cut
+        assert said.out.startswith("GSSR  a")
+    (tmp_path / "a").write_text(whole.rstrip())
+    assert main(["analyze", str(tmp_path / "a")]) == 0  # without the last line's end

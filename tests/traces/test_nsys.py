@@ -4,6 +4,7 @@ import os
 import random
 import re
 import sqlite3
+import tracemalloc
 from collections import Counter
 from contextlib import closing
 from itertools import islice
@@ -12,17 +13,20 @@ import numpy as np
 import pytest
 
 from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, small_tables, strings, write_report
+from benchmarks.nsys_report import kernels as kernels_of
 from gssr.gpu_name import gpu_label
 from gssr.guarded_sqlite import Guarded
-from gssr.model.traces.analyze_trace import analyze_timeline
+from gssr.model.traces.analyze_trace import analyze_files, analyze_timeline, analyze_timelines
 from gssr.model.traces.io import file_calls
 from gssr.model.traces.levels import levels_of
 from gssr.model.traces.only import Only
 from gssr.model.traces.part import only, part_of
 from gssr.model.traces.tables import as_nsys
+from gssr.model.traces.tables import rows_of as rows_of_table
 from gssr.store.read import database
 from gssr.traces.join import join
 from gssr.traces.nsys import read_nsys, told_by_report
+from gssr.traces.open import open_traces
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
 
 NEW = {
@@ -101,6 +105,43 @@ def test_all_that_is_read_is_what_plain_sql_reads(tmp_path, layout, by):
         starts, lengths = timeline.intervals.start, timeline.intervals.length
         in_order = list(zip(starts.tolist(), (-lengths).tolist(), strict=True))
         assert in_order == sorted(in_order)
+
+
+@pytest.mark.parametrize("by", ["pages", "SQL"])
+def test_a_table_alone_is_the_same_as_with_all_others(tmp_path, by):
+    for seed in range(6):
+        path = tmp_path / f"{seed}.sqlite"
+        write_report(str(path), small_tables(random.Random(seed)))
+        if by == "SQL":
+            change(path, "PRAGMA journal_mode=WAL")
+        run = open_traces([str(path)])
+        whole = analyze_timelines(run.timelines())
+        for table in ("kernels", "copies", "copy_sizes", "api", "os"):
+            alone = analyze_files(run, tables=(table,))
+            assert [*rows_of_table(table, alone)[1]] == [*rows_of_table(table, whole)[1]]
+
+
+def test_a_table_alone_names_each_part_by_its_own_strings(tmp_path):
+    kernels = ({**row, "demangledName": 1 + at // 3} for at, row in enumerate(kernels_of(90_000, n_names=3)))
+    names = ({"id": 1 + at, "value": f"kernel {at % 20_000}"} for at in range(0, 30_000, 2))  # every other is missing
+    path = report(tmp_path / "a.sqlite", StringIds=list(names), KERNEL=kernels)
+    run = open_traces([path])
+    alone, whole = analyze_files(run, tables=("kernels",)), analyze_files(run, tables=("kernels", "ranks"))
+    found = [sorted(rows_of_table("kernels", each)[1]) for each in (alone, whole)]
+    assert found[0] == found[1] and len(found[0]) == 25_000
+
+
+def test_a_table_alone_is_made_of_what_it_needs(tmp_path):
+    path, n = tmp_path / "a.sqlite", 300_000
+    write_report(str(path), {"StringIds": strings(3), "CUPTI_ACTIVITY_KIND_KERNEL": kernels_of(n, n_names=3)})
+    run, peaks = open_traces([str(path)]), []
+    for tables in (("ranks", "kernels"), ("kernels",)):
+        tracemalloc.start()
+        found = analyze_files(run, tables=tables)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert found.lengths["kernels"].count.sum() == n
+    assert peaks[1] < peaks[0] / 2, peaks
 
 
 def test_links_are_those_of_one_process_only(tmp_path):
@@ -554,15 +595,17 @@ def test_a_file_that_is_cut_off_is_refused_or_says_so(tmp_path):
 
 def test_a_file_that_is_written_meanwhile_is_refused(tmp_path, monkeypatch):
     path = big(tmp_path / "a.sqlite")
-    checked = database.Database.check
+    run, checked = open_traces([path]), database.Database.check
 
     def check(own: database.Database) -> None:
-        change(path, "INSERT INTO StringIds VALUES (999, 'late')")
+        change(path, "REPLACE INTO StringIds VALUES (999, 'late')")
         checked(own)
 
     monkeypatch.setattr(database.Database, "check", check)
     with pytest.raises(TraceError, match="was written while it was read"):
         read_nsys(path)
+    with pytest.raises(TraceError, match="was written while it was read"):
+        analyze_files(run, tables=("kernels",))
 
 
 def test_what_stands_in_a_log_is_read_and_the_folder_stays_as_it_is(tmp_path):

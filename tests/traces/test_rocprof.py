@@ -68,6 +68,19 @@ def test_csv_of_a_process_says_it_but_for_sizes(written: Written, tmp_path: Path
         assert found.counters[0].value.tolist() == [64.0] * 3 and found.facts == {"gpu": "AMD Instinct MI300X"}
 
 
+def test_counters_without_times_are_left_out_in_a_sentence(written: Written, tmp_path: Path) -> None:
+    files = as_csv(written.path, written.tables[0], tmp_path)
+    (counters,) = (path for path in files if "counter_collection" in path.name)
+    with open(counters, newline="") as file:
+        rows = [{name: cell for name, cell in row.items() if "Timestamp" not in name} for row in csv.DictReader(file)]
+    with open(counters, "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], quoting=csv.QUOTE_ALL)
+        writer.writeheader()
+        writer.writerows(rows)
+    notes = read_rocprof(str(counters)).sources[0].notes
+    assert "counters have no times in this version of rocprofv3, and are left out" in notes
+
+
 def test_files_of_a_process_are_one_trace_and_those_of_several_several(written: Written, tmp_path: Path) -> None:
     files = as_csv(written.path, written.tables[0], tmp_path)
     assert len(traces_in(str(tmp_path))) == 1

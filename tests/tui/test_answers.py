@@ -31,7 +31,7 @@ ANSWERS = (
     Answer("balance-static", ("straggler",), ("4",), ("nid000007:2",)),
     Answer("job-culprit", ("slow_node",), ("1",), ("every GPU over time   ▲ slowed down by heat", "▲nid000003")),
     Answer("why-throttled", ("slow_node",), ("5",), ("nid000003", "slowed down by heat", "warning", "SM clock 1,140 MHz")),
-    Answer("why-late", ("late_start",), ("5",), ("all GPUs of nid000005) began to work 2 min after",)),
+    Answer("why-late", ("late_start",), ("5",), ("all GPUs of nid000005) were first seen at work",)),
     Answer("compare-better", ("before", "after"), ("6",), ("less time", "better")),
 )  # fmt: skip
 

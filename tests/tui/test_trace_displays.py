@@ -25,6 +25,7 @@ from gssr.tui.view import View
 from tests.fakes.traces import kineto, loop, nsys
 from tests.fakes.traces.cube import Call, Location, Metric, archive, files, write_solver
 from tests.fakes.training import Made, training
+from tests.looking import looked_at
 
 TRACE = training(3)
 WAIT = custom("wait=share(/^nccl/)")
@@ -91,6 +92,26 @@ def clusters() -> Timeline:
         made.add(thread, "all", Kind.CPU_OP, Category.OTHER, 0, 100_000)
         for at in range(10):
             made.add(thread, f"work {kind.name}", Kind.CPU_OP, kind, at * 10_000 + (k * 700) % 3_000, share * 700)
+    return made.timeline()
+
+
+def test_no_panel_tells_of_gpu_time_where_no_gpu_did_anything() -> None:
+    watch = Watch(WatchedTrace("trace.json", exchanging))
+    job, time, why = looked_at(watch, views=[View(screen=screen) for screen in ("job", "time", "why")], size=(80, 24))
+    watch.close()
+    assert "where the thread time went" in job and "of the thread time is communication" in job
+    assert re.search(r"communication +9\d", time)
+    assert "no GPU did anything that was traced" in why
+    assert not any("where the GPU time" in text for text in (job, time, why))
+
+
+def exchanging() -> Timeline:
+    """Two threads that wait for messages."""
+    made = Made()
+    for rank in range(2):
+        thread = made.track(Track("cpu_thread", "main", rank, "n", tid=rank))
+        made.add(thread, "MPI_Recv", Kind.CPU_OP, Category.COMMUNICATION, 0, 95_000)
+        made.add(thread, "solve", Kind.CPU_OP, Category.OTHER, 95_000, 5_000)
     return made.timeline()
 
 

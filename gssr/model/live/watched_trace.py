@@ -134,7 +134,11 @@ class WatchedTrace:
         self._levels = levels
         self._timelines = {name: Timelines() for name in levels}
         self._nodes: dict[LevelName, tuple[tuple[str, ...], Ints]] = {}
-        self._first, self._last = (int(own.start[0]), int((own.start + own.length).max())) if len(own) else (0, 0)
+        times = [own.start, own.start + own.length]
+        if not own.length.any():  # marks and counters alone, such as those of memory
+            times += [each.time for each in trace.counters]
+        self._first = min((int(each.min()) for each in times if len(each)), default=0)
+        self._last = max((int(each.max()) for each in times if len(each)), default=0)
         name = os.path.basename(self.path.rstrip("/"))
         self._events = tuple(
             Event(self._first / NS, None, None, source.rank, "note", f"{os.path.basename(source.path) or name}: {note}")
@@ -353,7 +357,8 @@ class WatchedTrace:
         if query.opened:
             wanted, every = _opened(trace, level, query.gpus), trace.intervals
             opened = _gpus_first(trace, lanes(every.start, every.length, every.track, wanted, begin, step, n))
-        names = [name for name in level.metrics if name.startswith(OF_COUNTER)][:MOST_COUNTERS]
+        names = [name for name in level.metrics if name.startswith(OF_COUNTER)]
+        names = names[:MOST_COUNTERS] if trace.sources[0].format != "memory" else names
         whole = self._first, self._last
         found, spent = level.split(lines, len(timeline.members), begin, step, n)
         line_split = None

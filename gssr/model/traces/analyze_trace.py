@@ -102,6 +102,11 @@ _BY_GPU = ("ranks", "kernel_types", "idle", "gaps", "steps")
 """The tables that are made GPU by GPU."""
 _WITHOUT_CALLS = frozenset({"kernels", "kernels_by_rank", "copies", "copy_sizes", "api", "os"})
 """The tables for which it does not matter what launched the GPUs' work."""
+_ADD_UP: Mapping[str, tuple[Kind, ...]] = {
+    "kernels": (Kind.KERNEL, Kind.GRAPH), "copies": (Kind.MEMCPY, Kind.MEMSET), "copy_sizes": (Kind.MEMCPY, Kind.MEMSET),
+    "api": (Kind.RUNTIME, Kind.DRIVER), "os": (Kind.OS,),
+}  # fmt: skip
+"""The tables for which only the lengths of single intervals count, and of which kinds these are."""
 _OF_TREE = ("calltree", "calltree_metrics", "functions", "paradigms_by_rank")
 """Those of the call tree."""
 
@@ -235,9 +240,7 @@ def analyze_files(
     """Do the same for the files of one run, which ``workers`` read. Files that can't be read are left out, and added to the
     run's ``problems``; raises TraceError if none can be read."""
     asked = _AnalysisRequest(wanted, rules, None if tables is None else tuple(tables))
-    if len(run.sources) < 2 or not (workers.is_elsewhere or workers.n_for(_n_workers(run)) > 1):
-        return _together(_looked_at(run.timelines(), asked), asked)
-    return _together(_read_by(workers, run, asked), asked)
+    return _together(_read_by(workers if len(run.sources) > 1 else HERE, run, asked), asked)
 
 
 def analyze_ranks(
@@ -260,6 +263,11 @@ class _AnalysisRequest(NamedTuple):
     rules: RuleTable
     tables: tuple[str, ...] | None
     by_rank: bool = False
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether only tables in _ADD_UP are asked for, of all of the traces."""
+        return bool(self.tables and _ADD_UP.keys() >= {*self.tables} and not any(self.wanted))
 
 
 class _FilePart(NamedTuple):
@@ -352,11 +360,26 @@ def _part_of_source(
     """Read files of a run, in a worker, and yield what each says."""
     for source in sources:
         try:
-            timeline = run.timeline_of(source)
+            if asked.adds_up:
+                yield _part_of_lengths(run, source, asked)
+            else:
+                yield _part_of_file(run.timeline_of(source), zero, asked)
         except TraceError as error:
             yield _FilePart([], unread=str(error))
-        else:
-            yield _part_of_file(timeline, zero, asked)
+
+
+def _part_of_lengths(run: TraceSet, source: TraceSource, asked: _AnalysisRequest) -> _FilePart:
+    """Analyze a file of which only tables in _ADD_UP are asked for: piece by piece, keeping the counts of lengths alone.
+    Raises TraceError."""
+    kinds = {kind for table in asked.tables or () for kind in _ADD_UP[table]}
+    pieces = (analyze_timeline(piece, tables=asked.tables) for piece in run.lengths_of(source, kinds))
+    first = next(pieces)
+    gathered = {name: [own] for name, own in first.lengths.items()}
+    for piece in pieces:
+        for name, own in piece.lengths.items():
+            _gather(gathered[name], own)
+    found = replace(first, lengths={name: together(gathered.pop(name)) for name in [*gathered]})
+    return _FilePart([(None, found)], clock=first.clock)
 
 
 def _killed(source: TraceSource) -> _FilePart:
@@ -526,10 +549,10 @@ def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
 
 
 def _gather(parts: list[Lengths], more: Lengths) -> None:
-    """Append counts of lengths to ``parts``, in place. Parts are joined into one once the later ones have more keys
-    together than the first, so that none is gone through often."""
+    """Append counts of lengths to ``parts``, in place. Parts are joined into one once the later ones have more than half as
+    many lengths together as the first, so that none is gone through often, and few are there twice."""
     parts.append(more)
-    if sum(len(part.key) for part in parts[1:]) > len(parts[0].key):
+    if 2 * sum(len(part.key) for part in parts[1:]) > len(parts[0].key):
         parts[:] = [together(parts)]
 
 

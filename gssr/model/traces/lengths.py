@@ -38,7 +38,7 @@ class Lengths:
     from the total length of a key."""
 
     keys: tuple[Key, ...]
-    key: Ints
+    key: NDArray[np.int32]
     length: Ints
     count: Ints
     sums: Mapping[str, Ints] = field(default_factory=dict)
@@ -63,7 +63,10 @@ class LengthStatistics:
 
 
 _NONE, _NOTHING = np.empty(0, np.int64), np.empty(0)
-NO_LENGTHS = Lengths((), _NONE, _NONE, _NONE)
+_Counts = tuple[NDArray[np.int32], Ints, Ints]
+"""The keys, lengths and counts of Lengths."""
+_NO_COUNTS: _Counts = (np.empty(0, np.int32), _NONE, _NONE)
+NO_LENGTHS = Lengths((), *_NO_COUNTS)
 NO_STATISTICS = LengthStatistics((), _NONE, _NONE, _NOTHING, _NOTHING, _NONE, _NONE, _NOTHING, _NOTHING, {})
 
 
@@ -87,7 +90,7 @@ def lengths_of(
     if len(at) < len(named):
         key = np.array([at[name] for name in named], np.int32)[key]
     added = {name: _sum(key, values, len(at)) for name, values in (sums or {}).items()}
-    return Lengths(tuple(at), *_counted(key, length, None), added)
+    return Lengths(tuple(at), *_counted([(key, length, None)]), added)
 
 
 def lengths_of_rows(
@@ -133,24 +136,27 @@ def _keyed(code: Ints, length: Ints, count: Ints, keys: Callable[[Sequence[int]]
     at = {name: place for place, name in enumerate(dict.fromkeys(named))}
     if len(at) < len(named):
         key = np.array([at[name] for name in named], np.int32)[key]
-    return Lengths(tuple(at), *_counted(key, length, count), {})
+    return Lengths(tuple(at), *_counted([(key, length, count)]), {})
 
 
 def together(parts: Sequence[Lengths]) -> Lengths:
     """Add up the counts of several parts, such as the files of a run's ranks: one Lengths with the keys of all parts. Above
     about a million different lengths they are rounded to nine bits. ``parts`` has at least one, and all have sums of the
     same names."""
+    if len(parts) == 1:
+        return _rounded(parts[0])
     at = {name: place for place, name in enumerate(dict.fromkeys(name for part in parts for name in part.keys))}
-    places = [np.array([at[name] for name in part.keys], np.int64) for part in parts]
-    key = np.concatenate([own[part.key] for own, part in zip(places, parts, strict=True)])
-    length, count = (np.concatenate([getattr(part, name) for part in parts]) for name in ("length", "count"))
+    places = [np.array([at[name] for name in part.keys], np.int32) for part in parts]
     sums = {}
     for name in parts[0].sums:
         values = np.concatenate([part.sums[name] for part in parts])
         sums[name] = _sum(np.concatenate(places), values, len(at))
     rests = [np.broadcast_to(part.rest, len(part.keys)) for part in parts]
     rest = _sum(np.concatenate(places), np.concatenate(rests), len(at))
-    return _rounded(Lengths(tuple(at), *_counted(key, length, count), sums, rest))
+    first, *others = parts  # of the first the keys keep their numbers
+    columns = [(own[part.key], part.length, part.count) for own, part in zip(places[1:], others, strict=True)]
+    counted = _inserted((first.key, first.length, first.count), _counted(columns))
+    return _rounded(Lengths(tuple(at), *counted, sums, rest))
 
 
 _MOST, _BITS = 1 << 20, 9
@@ -236,34 +242,66 @@ def _sum(key: NDArray[np.signedinteger], values: Ints, n: int) -> Ints:
     return np.bincount(key, values, n).astype(np.int64)
 
 
-def _counted(key: NDArray[np.signedinteger], length: Ints, count: Ints | None) -> tuple[Ints, Ints, Ints]:
-    """Count the different pairs of key and length; ``count``: how often each pair counts (None: once). Returns keys, lengths
-    and counts, in order."""
-    n = len(key)
-    if not n:
-        return key.astype(np.int64), length, length
-    low = int(length.min())
-    spread, most = int(length.max()) - low + 1, int(key.max()) + 1
-    if spread * most >= 1 << 62:
+def _counted(parts: Sequence[tuple[NDArray[np.signedinteger], Ints, Ints | None]]) -> _Counts:
+    """Count the different pairs of key and length in parts, each with how often a pair of it counts (None: once, in all
+    parts)."""
+    some = [part for part in parts if len(part[0])]
+    if not some:
+        return _NO_COUNTS
+    n, counts = sum(len(key) for key, *_ in some), [count for *_, count in some if count is not None]
+    low, spread, most = _extremes(some)
+    if spread * most >= _LARGEST_PAIR:
+        key, length = (np.concatenate([part[column] for part in some]) for column in (0, 1))
         order = np.lexsort((length, key))
-        key, length = key[order].astype(np.int64), length[order]
+        key, length = key[order].astype(np.int32), length[order]
         first = np.flatnonzero(np.append(True, (key[1:] != key[:-1]) | (length[1:] != length[:-1])))
-        key, length = key[first], length[first]
-        return key, length, np.diff(np.append(first, n)) if count is None else np.add.reduceat(count[order], first)
-    pair = np.empty(n, np.int64)
-    for part in in_parts(n):
-        np.multiply(key[part], spread, out=pair[part], dtype=np.int64)
-        pair[part] += length[part]
-        pair[part] -= low
+        count = np.add.reduceat(np.concatenate(counts)[order], first) if counts else np.diff(np.append(first, n))
+        return key[first], length[first], count
+    pair, begin = np.empty(n, np.int64), 0
+    for key, length, _ in some:
+        for rows in in_parts(len(key)):
+            np.multiply(key[rows], spread, out=pair[begin:][rows], dtype=np.int64)
+            pair[begin:][rows] += length[rows]
+            pair[begin:][rows] -= low
+        begin += len(key)
     if spread * most <= n:
-        own = np.bincount(pair, count, spread * most).astype(np.int64)
+        own = np.bincount(pair, np.concatenate(counts) if counts else None, spread * most).astype(np.int64)
         pair = np.flatnonzero(own)
         count = own[pair]
-    elif count is None:
+    elif not counts:
         pair, count = _sorted_counts(pair)
     else:
         order = np.argsort(pair, kind="stable")
         pair = pair[order]
         first = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
-        pair, count = pair[first], np.add.reduceat(count[order], first)
-    return pair // spread, pair % spread + low, count
+        pair, count = pair[first], np.add.reduceat(np.concatenate(counts)[order], first)
+    return (pair // spread).astype(np.int32), pair % spread + low, count
+
+
+def _inserted(a: _Counts, b: _Counts) -> _Counts:
+    """Add the counts ``b``, of which there are better fewer, to the counts ``a``. It needs little more memory than what it
+    returns."""
+    if not len(a[0]) or not len(b[0]):
+        return a if len(a[0]) else b
+    low, spread, most = _extremes([a, b])
+    if spread * most >= _LARGEST_PAIR:
+        return _counted([a, b])
+    pair, new = (key * np.int64(spread) + (length - low) for key, length, _ in (a, b))
+    at = np.searchsorted(pair, new)
+    known = pair[np.minimum(at, len(pair) - 1)] == new
+    del pair
+    count = a[2].copy()
+    count[at[known]] += b[2][known]
+    at, key, length, more = (column[~known] for column in (at, *b))
+    return np.insert(a[0], at, key), np.insert(a[1], at, length), np.insert(count, at, more)
+
+
+_LARGEST_PAIR = 1 << 62
+"""Numbers up to here, of a key times the spread of lengths, and a length, fit into 64 bits with ease."""
+
+
+def _extremes(parts: Sequence[tuple[NDArray[np.signedinteger], Ints, Ints | None]]) -> tuple[int, int, int]:
+    """Return the least length in some columns of keys and lengths, none of them empty, how many different lengths there may
+    be from it to the greatest, and how many keys."""
+    low, high = min(int(part[1].min()) for part in parts), max(int(part[1].max()) for part in parts)
+    return low, high - low + 1, max(int(part[0].max()) for part in parts) + 1

@@ -87,11 +87,20 @@ def profiled_kernels(
     return sorted(found, key=lambda each: -(each.launch.duration_ns or 0.0))
 
 
+class UnprofiledKernel(NamedTuple):
+    """A kernel of a trace that computes and was not profiled. ``share`` (0-1): of the time of all kernels; ``others``: the
+    names of the trace's other kernels."""
+
+    name: str
+    share: float
+    others: Sequence[str]
+
+
 def most_time_unprofiled(
     found: Sequence[ProfiledKernel], traced: Totals, function_of: Callable[[str], str]
-) -> tuple[str, float] | None:
-    """Return the kernel with the most time in a trace of those that compute and were not profiled, by their function, and
-    its share (0-1) of the time of all kernels. None if there is none."""
+) -> UnprofiledKernel | None:
+    """Return the kernel with the most time in a trace of those that compute and were not profiled, by their function. None
+    if there is none."""
     profiled = {function_of(each.launch.name) for each in found}
     total, by_name = 0, dict[str, int]()
     for shape, (_, ns) in traced.items():
@@ -99,7 +108,9 @@ def most_time_unprofiled(
         if function_of(shape.name) not in profiled and category_of(Kind.KERNEL, shape.name) is Category.COMPUTE:
             by_name[shape.name] = by_name.get(shape.name, 0) + ns
     name = max(by_name, key=lambda each: by_name[each], default=None)
-    return (name, by_name[name] / total) if name is not None and total else None
+    if name is None or not total:
+        return None
+    return UnprofiledKernel(name, by_name[name] / total, [*{shape.name for shape in traced} - {name}])
 
 
 def _bare(name: str) -> str:

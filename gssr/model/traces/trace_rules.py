@@ -18,6 +18,7 @@ from gssr.gpu_vendors import AMD, NVIDIA, say
 from gssr.model.results import Finding, Severity
 from gssr.model.traces import call_tree
 from gssr.model.traces.idle import BRIEF, LAUNCH, LONG
+from gssr.model.traces.lengths import NO_LENGTHS
 from gssr.model.traces.trace_results import BINS, Gap, TraceAnalysis
 from gssr.model.traces.waits import SHORT
 from gssr.model.verdicts.table import (
@@ -63,10 +64,17 @@ _PARTS = 30
 def judge_trace(trace: TraceAnalysis, table: RuleTable) -> TraceAnalysis:
     """Return the analysis with its verdicts, and with the rules that abstain."""
     table = _in_torch(table) if "torch" in trace.holds else table
-    said = partial(say, AMD if {str(source.format) for source in trace.sources} <= {"rocpd", "rocprof"} else NVIDIA)
+    said = partial(say, AMD if _is_of_amd(trace) else NVIDIA)
     missing = partial(_missing, trace=trace)
     verdicts, abstentions = decide(table, trace, len(trace.gpus), missing, same_gpus, said=said)
     return replace(trace, verdicts=verdicts, abstentions=abstentions)
+
+
+def _is_of_amd(trace: TraceAnalysis) -> bool:
+    """Tell whether a trace is of AMD's GPUs: written by rocprofv3, or with calls of HIP and none of CUDA."""
+    calls = trace.lengths.get("api", NO_LENGTHS).keys
+    called = {name for name in ("hip", "cuda") if any(str(call).startswith(name) for call, *_ in calls)}
+    return called == {"hip"} or {str(source.format) for source in trace.sources} <= {"rocpd", "rocprof"}
 
 
 def _in_torch(table: RuleTable) -> RuleTable:
@@ -167,6 +175,11 @@ def _at(trace: TraceAnalysis, time_ns: int) -> str:
     where the axis begins to count."""
     seconds = (time_ns - trace.axis_ns) / 1e9
     return f"{seconds:.6g} s" if abs(seconds) >= 1 else f"{seconds * 1e3:.6g} ms"
+
+
+def _is_told(gap: Gap) -> bool:
+    """Tell whether it is known what the program did in the gap."""
+    return any((gap.call, gap.range, gap.python))
 
 
 def _gap(trace: TraceAnalysis, gap: Gap) -> str:
@@ -487,8 +500,18 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     return RuleMatch({"at_once": f"{at_once:.2g}", "all": f"{len(trace.gpus):,}"}, evidence, severity, _span(trace))
 
 
+_LATE_FOR_UNTOLD = (
+    "gssr tui FILE shows what its threads did meanwhile, as far as they were traced: do it ahead, in another thread or "
+    "process, or less often. All long gaps: gssr analyze --csv gaps FILE"
+)
+_UNTOLD = (
+    "See what the program did meanwhile (start-up, checkpoint, validation, loading): gssr tui FILE shows its threads, as "
+    "far as they were traced."
+)
+
+
 @register_rule(
-    "warning", "The GPUs are idle for {time} in {count} gaps of at least {least}",
+    "warning", "The GPUs are idle for {time} in {gaps} of at least {least}",
     (Threshold("seconds", 0.5, "a gap is at least this many seconds long", NSYS),),
     "See what the program did meanwhile (start-up, checkpoint, validation, loading): the page's list of gaps names it.",
     needs=(("kernels",),),
@@ -508,9 +531,8 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         _won(trace, lost, "the gaps"),
     )  # fmt: skip
     span = (min(gap.start_ns for gap in gaps) / 1e9, max(gap.start_ns + gap.length_ns for gap in gaps) / 1e9)
-    return RuleMatch(
-        {"time": took(lost), "count": f"{len(gaps):,}", "least": took(least)}, evidence, rule.severity, span
-    )
+    words = {"time": took(lost), "gaps": f"{len(gaps):,} gap{'s' * (len(gaps) > 1)}", "least": took(least)}
+    return RuleMatch(words, evidence, rule.severity, span, advice="" if any(map(_is_told, gaps)) else _UNTOLD)
 
 
 @register_rule(
@@ -529,13 +551,14 @@ def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     if severity is None:
         return None
     what = f"idle: the host was late{f' by {took(BRIEF)} or more' if is_of_short else ''}, in gaps below {took(LONG)}"
-    gap = next((gap for gap in trace.gaps if gap.cause == "host" and gap.length_ns < LONG), None)
+    gaps = [gap for gap in trace.gaps if gap.cause == "host" and gap.length_ns < LONG]
     evidence = (
         _of_time(trace, lost, rule, what),
-        *(() if gap is None else (finding_in_words("gap", gap.length_ns / 1e9, f"the longest {_gap(trace, gap)}"),)),
+        *(finding_in_words("gap", gap.length_ns / 1e9, f"the longest {_gap(trace, gap)}") for gap in gaps[:1]),
         _won(trace, lost, "if the host ran ahead"),
     )
-    return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
+    advice = "" if any(map(_is_told, gaps)) else _LATE_FOR_UNTOLD
+    return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace), advice=advice)
 
 
 @register_rule(

@@ -35,6 +35,10 @@ _MOVED = ("read_bytes", "net_rx_bytes", "fabric_rx_bytes", *_WRITTEN)
 _READ_AHEAD = "Read ahead in more workers, or stage files to node-local storage."
 _WRITE_LESS = "Write checkpoints and output less often, in the background, or to node-local storage first."
 _COPIED = ("pcie_rx_bytes", "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes")
+_COPY_LESS_BACK = (
+    "The GPUs send: copy results, checkpoints and logs to the host less often (.cpu(), .item() wait), to pinned memory and "
+    "beside the computation (non_blocking=True, streams)."
+)
 _READ_FROM = {"read_bytes": "from its disks", "net_rx_bytes": "from the network"}
 _LINKS = ("nvlink_tx_bytes", "pcie_tx_bytes")
 _RESTARTED = 0.3
@@ -45,7 +49,7 @@ _CLOCKS = ("throttled_thermal", "throttled_power_brake", "throttled_hardware", "
 """The verdicts that tell of GPUs at lower clocks, and what others wait for them."""
 TRACE_ADVICE = "Trace one step of one rank"
 _TRACE = (
-    f"{TRACE_ADVICE}, with torch.profiler or: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM; then: "
+    f"{TRACE_ADVICE}, with torch.profiler or: nsys profile --trace=cuda,nvtx,osrt --export=sqlite -o step PROGRAM; then: "
     "gssr analyze TRACE"
 )
 
@@ -185,7 +189,8 @@ def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     share = job.breakdown.share("idle.copies")
     bins = job.breakdown.share_over_time("idle.copies")
     more = _rates(job, "idle.copies", _COPIED)
-    return _graded(job, rule, share, "idle meanwhile", {}, *more, bins=bins, cause="idle.copies")
+    advice = _COPY_LESS_BACK if more and more[0].metric.endswith("tx_bytes") else ""
+    return _graded(job, rule, share, "idle meanwhile", {}, *more, bins=bins, advice=advice, cause="idle.copies")
 
 
 @register_rule(
@@ -195,7 +200,7 @@ def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         _GUESS,
         Threshold("cores", 0.9, "all cores are busy: so much of the node's CPUs, or of the cores that a rank may use"),
     ),
-    "Move the work to the GPU, or spread it over more cores (more worker processes, threads; --cpus-per-task).",
+    "Move the work to the GPU, or spread it over more cores (more worker processes, threads; under Slurm --cpus-per-task).",
     needs=(LEAD, ("cpu_utilization", "workload_cpu")),
 )  # fmt: skip
 def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
@@ -218,8 +223,8 @@ def cpu_starved(job: JobEvidence, rule: Rule) -> RuleMatch | None:
             text += f", of {allowed:.3g} that it may use"
             if cores >= rule.at("cores") * allowed and not advice:
                 advice = (
-                    "Each rank keeps the cores that it may use busy: ask for more of them (--cpus-per-task), or move work "
-                    "to the GPU. More workers on as many cores would not help."
+                    "Each rank keeps the cores that it may use busy: ask for more of them (under Slurm --cpus-per-task), or "
+                    "move work to the GPU. More workers on as many cores would not help."
                 )
         more.append(finding_in_words("workload_cpu", cores, text))
         if cores < _NO_CORE and used is not None and used >= rule.at("cores"):
@@ -454,7 +459,9 @@ def _host_meanwhile(job: JobEvidence, rule: Rule) -> tuple[str, str, list[Findin
     more: list[Finding] = []
     if cores is not None and cores >= rule.at("cores"):
         told.append(f"{words.counted(cores, 'core')} per rank are busy")
-        advice = "If each step waits for its batch: prepare it with more cores (--cpus-per-task), or on the GPU."
+        advice = (
+            "If each step waits for its batch: prepare it with more cores (under Slurm --cpus-per-task), or on the GPU."
+        )
         more.append(finding_in_words("workload_cpu", cores, f"{words.counted(cores, 'core')} busy per rank"))
     if rate >= rule.at("bytes"):
         text = f"{words.amount(rate, name)} per node {_READ_FROM[name]}"

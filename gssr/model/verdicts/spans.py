@@ -25,7 +25,7 @@ _GOING_ON = ("running", "lost")
 
 
 @register_rule(
-    "warning", "{some} began to work {late} after the others",
+    "warning", "{some} {were} first seen at work {late} after the others",
     (
         Threshold("share", 0.05, "a GPU begins later than the first of them by at least this share of the time"),
         Threshold("seconds", 5.0, "and by at least this many seconds"),
@@ -35,13 +35,14 @@ _GOING_ON = ("running", "lost")
     needs=(LEAD,),
 )  # fmt: skip
 def late_start(job: JobEvidence, rule: Rule) -> RuleMatch | None:
-    """Match GPUs that begin to work after the others."""
+    """Match GPUs that begin to work after the others. Before what was seen, as ``gssr top`` or a part of the time sees it,
+    they may have worked."""
     begin = working_spans(job.account)[0]
     return _not_together(job, rule, begin, float(np.min(finite(begin), initial=np.inf)), "late")
 
 
 @register_rule(
-    "warning", "{some} stopped working {early} before the others",
+    "warning", "{some} {were} last seen at work {early} before the others",
     (
         Threshold("share", 0.05, "a GPU stops earlier than the last of them by at least this share of the time"),
         Threshold("seconds", 5.0, "and by at least this many seconds"),

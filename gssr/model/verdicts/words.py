@@ -9,6 +9,7 @@ from gssr.store.format.rows import Gpu
 _NAMED = 3
 _REASONS = {name for _, name, _ in CLOCK_EVENT_REASONS}
 _UNITS = ((1, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
+_BINARY_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _OTHERS = {
     "read_bytes": ("disk reads", "B/s"),
     "write_bytes": ("disk writes", "B/s"),
@@ -43,6 +44,12 @@ def amount(value: float, name: str) -> str:
     if unit == "s":
         return duration(value)
     return f"{_three(value)} {unit}".rstrip()
+
+
+def binary(n: int) -> str:
+    """Write a number of bytes in three digits: ``50.9 GiB``, ``512 B``."""
+    size, unit = next((each for each in _BINARY_UNITS if abs(n) >= each[0]), (1, "B"))
+    return f"{float(f'{n / size:.3g}'):,.10g} {unit}"
 
 
 def limit(value: float, name: str) -> str:

@@ -5,6 +5,7 @@ Its own end, or that of whoever started it, closes the standard input of every c
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -261,26 +262,27 @@ class _Collector:
             allow_descriptors(4 * len(self._channels))
         except (OSError, ValueError):
             pass  # commands for which there are none say so
-        second = states = 0.0
+        gc.disable()  # nothing here is garbage that only a search finds, and what is open of each GPU is much to search
+        second = looked = 0.0
         look = _HURRIED_SECONDS if self._plan.hurried else _LOOK_SECONDS
         while not self._ends:
             self._start_more()
             now = time.monotonic()
             # All that comes within a while is taken at once: a wake-up for each line costs more than the line does.
-            if now < states + look:
-                time.sleep(states + look - now)
+            if now < looked + look:
+                time.sleep(looked + look - now)
             for key, _ in self._selector.select(look):
                 self._read_descriptor(key)
             if not self._is_finished:
                 self._record()
-            now = time.monotonic()
-            if now - second >= 1.0 and not self._is_finished:
-                second = now
-                self._check_size()
-            states = now
+            looked = now = time.monotonic()
             self._reap(now)
             self._finish_if_all_ended()
-            self._write_states(now)
+            if self._plan.hurried or now - second >= 1.0:
+                second = now
+                if not self._is_finished:
+                    self._check_size()
+                self._write_states(now)
         self._close()
 
     # Commands

@@ -207,7 +207,7 @@ class _Sampler:
         _keep_what_is_loaded(share.sampling)
         gc.disable()
         begin = last = clock.ticks()
-        host_seconds = min(HOST_SECONDS, self._plan.sampling_seconds) if self._plan.hurried else HOST_SECONDS
+        host_seconds = self._plan.sampling_seconds if self._plan.hurried else HOST_SECONDS
         host_due, collect_due, look_due = begin + host_seconds, begin + COLLECT_SECONDS, self._next_look(begin)
         share.sample(clock.now())
         begin += share.lag

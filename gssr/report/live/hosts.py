@@ -43,7 +43,9 @@ def _pieces(states: HostStates, now: float, glyphs: Glyphs) -> list[Span]:
     all_gone = bool(states.hosts) and all(host.word == "gone" for host in states.hosts)
     pieces = [] if states.job is None else _job(states.job, None if all_gone else now)
     if all_gone and states.job is not None:
-        pieces.append(Span("no host is left: it is over, or its nodes failed", "bad"))
+        was_seen = any(host.seconds is not None for host in states.hosts)
+        why = "no host is left: it is over, or its nodes failed" if was_seen else "none of its hosts can be seen"
+        pieces.append(Span(why, "bad"))
     n_gpus = sum(host.n_gpus for host in states.hosts if host.word != "gone")
     if states.n_idle:
         idle = f"{states.n_idle:,} of {count(n_gpus, 'GPU')} idle for {_minutes(states.idle_seconds)}"

@@ -9,7 +9,7 @@ from gssr.render.cells import clean
 from gssr.render.roles import Role
 
 _BECAUSE = {
-    "early_end": "stopped before the others", "late_start": "began after the others", "gpus_unused": "unused",
+    "early_end": "at work less long than the others", "late_start": "at work later than the others", "gpus_unused": "unused",
     "throttled_thermal": "slowed down by heat", "throttled_power_brake": "slowed down by the power brake",
     "throttled_hardware": "slowed down by hardware", "slow_clock": "slower clock", "power_capped": "held by its power limit",
     "gpu_errors": "reported errors", "gpu_lost": "did not answer", "hang": "idle while the others spin",

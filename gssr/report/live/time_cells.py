@@ -84,11 +84,12 @@ def in_cells(result: Result, values: Floats, cells: Cells) -> Floats:
 def _bridged(values: Floats) -> Floats:
     """Fill single missing values (NaN) between two known ones, along the last axis, by the one before. The newest
     counts as between two if the one before it is known, as its sample may still come."""
-    before, after = np.roll(values, 1, axis=-1), np.roll(values, -1, axis=-1)
-    before[..., 0] = np.nan
-    after[..., -1] = before[..., -1]  # the newest may still come
-    single = np.isnan(values) & np.isfinite(before) & np.isfinite(after)
-    return np.where(single, before, values)
+    known = np.isfinite(values)
+    single = np.isnan(values[..., 1:]) & known[..., :-1]
+    single[..., :-1] &= known[..., 2:]  # of the newest nothing comes after it
+    filled = values.copy()
+    np.copyto(filled[..., 1:], values[..., :-1], where=single)
+    return filled
 
 
 def known_from(result: Result, cells: Cells) -> int:

@@ -1,7 +1,8 @@
 """Rollups and sketches kept while recording, in plain Python: no numpy in the sampler.
 
 A GPU's rows are collected for its current bucket of 10 s and folded column by column, which lets the built-in ``sum``,
-``min`` and ``max`` do the work. A closed bucket is merged into the GPU's buckets of 60 s and 600 s.
+``min`` and ``max`` do the work. A closed bucket is merged into the GPU's bucket of 60 s, and that
+into its bucket of 600 s.
 ``gssr.store.format.buckets`` does the same arithmetic on arrays; a test holds the two equal.
 
 Packing rollups and sketches into the blobs that gssr.store.format.layout describes, and back, in plain Python.
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 
 from gssr.metrics import CLOCK_EVENT_REASONS, FLOP_ACTIVE, PLACES
 from gssr.store.format.layout import HEAD, LAYOUT, Layout
-from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS
 
 NAN = math.nan
 MOST_BYTES = 1 << 18
@@ -157,9 +158,9 @@ def summed(column: Sequence[float | None]) -> tuple[Sequence[float], float]:
     return values, total
 
 
-def _fold_values(column: Sequence[float | None], histogram: Histogram) -> Vector | None:
-    """Return [n, sum, m2, min, max] of a column, and count its values into ``histogram``; None if all are missing. This
-    is where the sampler spends its time: every step is one call that loops in C."""
+def _fold_values(column: Sequence[float | None], bins: array[int]) -> Vector | None:
+    """Return [n, sum, m2, min, max] of a column, and add the sketch's bin of each value to ``bins``; None if all are
+    missing. This is where the sampler spends its time: every step is one call that loops in C."""
     values, total = summed(column)
     if not values:
         return None
@@ -168,14 +169,14 @@ def _fold_values(column: Sequence[float | None], histogram: Histogram) -> Vector
     low, high = ordered[0], ordered[-1]
     if low == high:
         distance = 0.0
-        histogram[_bins((low,))[0]] += n
+        bins.extend(_bins((low,)) * n)
     else:
         distance = math.dist(values, (total / n,) * n)
-        histogram.update(_bins(ordered))
+        bins.extend(_bins(ordered))
     return [float(n), float(total), distance * distance, float(low), float(high)]
 
 
-def _bins(values: Sequence[float]) -> Sequence[int]:
+def _bins(values: Sequence[float]) -> array[int]:
     """Return the key of the sketch's bin of each value."""
     return array("H", pack(f"{len(values)}f", *values))[_UPPER_HALF]
 
@@ -222,14 +223,17 @@ def _fold_bits(column: Sequence[float | None]) -> Vector | None:
 class _Gpu:
     """What is open for one GPU."""
 
-    __slots__ = ("buckets", "end", "fold_rows", "late", "rows", "sketches")
+    __slots__ = ("bins", "buckets", "end", "fold_rows", "late", "rows", "sketch")
 
     def __init__(self, fold_rows: int) -> None:
         self.fold_rows = fold_rows
         self.buckets: list[Bucket | None] = [None] * len(LEVELS)
         self.end = -math.inf  # of the open bucket of the finest level
         self.rows: list[Row] = []
-        self.sketches: dict[int, SketchRow] = {}  # by their length; what is in a finer one is not in a coarser one yet
+        self.bins: tuple[int, list[array[int]]] | None = None
+        """Of the open finest sketch its begin, and for each metric the bins that are counted when it is closed."""
+        self.sketch: SketchRow | None = None
+        """The open coarser sketch, in which what is in ``bins`` is not counted yet."""
         self.late: list[tuple[int, Row]] = []
 
 
@@ -310,7 +314,7 @@ class Rollups:
                     coarse = state.buckets[level]
                     if coarse is not None and coarse.start + LEVELS[level] < time:
                         self._emit(gpu, state, level)
-                self._emit_sketches(state, time)
+                self._emit_sketches(gpu, state, time)
 
     def close_all(self) -> None:
         """Close every open bucket and sketch, at the end of the recording."""
@@ -318,11 +322,11 @@ class Rollups:
             self._close(gpu, state)
             for level in range(1, len(LEVELS)):
                 self._emit(gpu, state, level)
-            self._emit_sketches(state, math.inf)
+            self._emit_sketches(gpu, state, math.inf)
 
-    def _fold(self, rows: list[Row], histograms: list[Histogram]) -> Vector:
-        """Add up rows of one GPU, which are sorted in place. Returns their vector; their values are counted into
-        ``histograms``."""
+    def _fold(self, rows: list[Row], bins: list[array[int]]) -> Vector:
+        """Add up rows of one GPU, which are sorted in place. Returns their vector; the bins of their values are added to
+        ``bins``."""
         rows.sort(key=itemgetter(1))  # gaps and counters are between neighbours in time
         columns: list[Sequence[float | None]] = list(zip(*rows))
         vector = self._empty[:]
@@ -336,12 +340,12 @@ class Rollups:
             elif kind == "bits":
                 folded = _fold_bits(values)
             else:
-                folded = _fold_values(values, histograms[sketch])
+                folded = _fold_values(values, bins[sketch])
             if folded is not None:
                 vector[start : start + width] = folded
         if self._flop_columns:
             flops = row_sums([columns[column] for column in self._flop_columns])
-            folded = _fold_values(flops, histograms[self._flop_sketch])
+            folded = _fold_values(flops, bins[self._flop_sketch])
             if folded is not None:
                 vector[self._flop : self._flop + len(folded)] = folded
         return vector
@@ -354,39 +358,20 @@ class Rollups:
         must be open."""
         bucket = state.buckets[0]
         assert bucket is not None
-        self._emit_sketches(state, bucket.start)
-        sketch = state.sketches.get(FINE_SKETCH_SECONDS)
-        if sketch is None:
-            sketch = state.sketches[FINE_SKETCH_SECONDS] = self._open_sketch(gpu, FINE_SKETCH_SECONDS, bucket.start)
-        vector = self._fold(state.rows, sketch.histograms)
+        self._emit_sketches(gpu, state, bucket.start)
+        if state.bins is None:
+            state.bins = bucket.start // FINE_SKETCH_SECONDS * FINE_SKETCH_SECONDS, self._no_bins()
+        vector = self._fold(state.rows, state.bins[1])
         merge(bucket.vector, vector, self._gap, self._layout)
         state.rows = []
 
     def _close(self, gpu: int, state: _Gpu) -> None:
-        """Close the GPU's open bucket of the finest level. Its rows are folded, it is added to the coarser buckets, and
-        coarser buckets and sketches that ended before it are closed. Late rows are counted as well. ``gpu`` is the GPU's
-        key in the file."""
-        bucket = state.buckets[0]
-        if bucket is not None:
-            self._close_open(gpu, state, bucket)
-        self._count_late(gpu, state)
-        self._emit(gpu, state, 0)
-
-    def _close_open(self, gpu: int, state: _Gpu, bucket: Bucket) -> None:
-        """Add the finest bucket to the coarser ones, closing those that it lies behind."""
+        """Close the GPU's open bucket of the finest level. Its rows are folded, and coarser buckets and sketches that ended
+        before it are closed. Late rows are counted as well. ``gpu`` is the GPU's key in the file."""
         if state.rows:
             self._fold_into_open(gpu, state)
-        for level in range(1, len(LEVELS)):
-            start = bucket.start // LEVELS[level] * LEVELS[level]
-            coarse = state.buckets[level]
-            if coarse is not None and coarse.start != start:
-                self._emit(gpu, state, level)
-                coarse = None
-            if coarse is None:
-                first = bucket.first_rowid
-                coarse = state.buckets[level] = Bucket(gpu, LEVELS[level], start, first, first, self._empty[:])
-            merge(coarse.vector, bucket.vector, self._gap, self._layout)
-            coarse.last_rowid = bucket.last_rowid
+        self._count_late(gpu, state)
+        self._emit(gpu, state, 0)
 
     def _count_late(self, gpu: int, state: _Gpu) -> None:
         """Count the rows in ``state.late``, which came after their bucket was closed, and empty it. They go into coarser
@@ -401,55 +386,79 @@ class Rollups:
             first, last = late[0][0], late[-1][0]
             if newest is not None:
                 newest.last_rowid = max(newest.last_rowid, last)
-            histograms: list[Histogram] = self._empty_histograms()
-            vector = self._fold([row for _, row in late], histograms)
+            bins = self._no_bins()
+            vector = self._fold([row for _, row in late], bins)
             for level, seconds in enumerate(LEVELS):
                 start = finest // seconds * seconds
                 coarse = state.buckets[level]
                 if coarse is not None and coarse.start == start:
                     merge(coarse.vector, vector, self._gap, self._layout)
                     coarse.last_rowid = max(coarse.last_rowid, last)
-                else:
-                    self._closed.append(Bucket(gpu, seconds, start, first, last, vector))
-                    if seconds == LEVELS[-1]:
-                        self._add_to_totals(gpu, vector)
-            for seconds in SKETCHES:
-                sketch = state.sketches.get(seconds)
-                if sketch is not None and sketch.bucket == finest // seconds * seconds:
-                    add_histograms(sketch.histograms, histograms)
                     break  # with this one they come into the coarser ones
-                self._sketches.append(SketchRow(gpu, seconds, finest // seconds * seconds, histograms))
+                self._closed.append(Bucket(gpu, seconds, start, first, last, vector))
+                if seconds == LEVELS[-1]:
+                    self._add_to_totals(gpu, vector)
+            self._count_late_bins(gpu, state, finest, bins)
         state.late = []
 
-    def _emit(self, gpu: int, state: _Gpu, level: int) -> None:
-        """Close the bucket of a level, if one is open."""
-        bucket = state.buckets[level]
-        if bucket is not None:
-            if LEVELS[level] == LEVELS[-1]:
-                self._add_to_totals(gpu, bucket.vector)
-            self._closed.append(bucket)
-            state.buckets[level] = None
+    def _count_late_bins(self, gpu: int, state: _Gpu, time: int, bins: list[array[int]]) -> None:
+        """Add bins of late rows of a bucket that begins at ``time`` to the finest sketch if that is open, with which they
+        come into the coarser one; else to a further one, and to the coarser one if that is open, else to a further one."""
+        fine, begin = (time // seconds * seconds for seconds in (FINE_SKETCH_SECONDS, SKETCH_SECONDS))
+        if state.bins is not None and state.bins[0] == fine:
+            for own, more in zip(state.bins[1], bins):
+                own.extend(more)
+            return
+        histograms: list[Histogram] = [Counter(each) for each in bins]
+        self._sketches.append(SketchRow(gpu, FINE_SKETCH_SECONDS, fine, histograms))
+        if state.sketch is not None and state.sketch.bucket == begin:
+            add_histograms(state.sketch.histograms, histograms)
+        else:
+            self._sketches.append(SketchRow(gpu, SKETCH_SECONDS, begin, histograms))
 
-    def _emit_sketches(self, state: _Gpu, time: float) -> None:
-        """Close sketches that end at ``time`` or before, finer ones first, which are added to the coarser ones."""
-        for seconds in SKETCHES:
-            row = state.sketches.get(seconds)
-            if row is None or row.bucket + seconds > time:
-                continue
-            self._sketches.append(state.sketches.pop(seconds))
-            if seconds != SKETCH_SECONDS:
-                if SKETCH_SECONDS not in state.sketches:
-                    state.sketches[SKETCH_SECONDS] = self._open_sketch(row.gpu, SKETCH_SECONDS, row.bucket)
-                add_histograms(state.sketches[SKETCH_SECONDS].histograms, row.histograms)
+    def _emit(self, gpu: int, state: _Gpu, level: int) -> None:
+        """Close the bucket of a level, if one is open, and add it to the next coarser one, after closing that if the bucket
+        lies behind it."""
+        bucket = state.buckets[level]
+        if bucket is None:
+            return
+        state.buckets[level] = None
+        self._closed.append(bucket)
+        if LEVELS[level] == LEVELS[-1]:
+            self._add_to_totals(gpu, bucket.vector)
+            return
+        seconds = LEVELS[level + 1]
+        start = bucket.start // seconds * seconds
+        coarse = state.buckets[level + 1]
+        if coarse is not None and coarse.start != start:
+            self._emit(gpu, state, level + 1)
+            coarse = None
+        if coarse is None:
+            first = bucket.first_rowid
+            coarse = state.buckets[level + 1] = Bucket(gpu, seconds, start, first, first, self._empty[:])
+        merge(coarse.vector, bucket.vector, self._gap, self._layout)
+        coarse.last_rowid = max(coarse.last_rowid, bucket.last_rowid)
+
+    def _emit_sketches(self, gpu: int, state: _Gpu, time: float) -> None:
+        """Close sketches that end at ``time`` or before, the finest first, which is added to the coarser one."""
+        if state.bins is not None and state.bins[0] + FINE_SKETCH_SECONDS <= time:
+            start, bins = state.bins
+            state.bins = None
+            fine = SketchRow(gpu, FINE_SKETCH_SECONDS, start, [Counter(each) for each in bins])
+            self._sketches.append(fine)
+            if state.sketch is None:
+                begin = start // SKETCH_SECONDS * SKETCH_SECONDS
+                state.sketch = SketchRow(gpu, SKETCH_SECONDS, begin, [Counter() for _ in bins])
+            add_histograms(state.sketch.histograms, fine.histograms)
+        if state.sketch is not None and state.sketch.bucket + SKETCH_SECONDS <= time:
+            self._sketches.append(state.sketch)
+            state.sketch = None
 
     def _add_to_totals(self, gpu: int, vector: Vector) -> None:
         merge(self.totals.setdefault(gpu, self._empty[:]), vector, self._gap, self._layout)
 
-    def _empty_histograms(self) -> list[Histogram]:
-        return [Counter() for _ in self._layout.sketched]
-
-    def _open_sketch(self, gpu: int, seconds: int, time: int) -> SketchRow:
-        return SketchRow(gpu, seconds, time // seconds * seconds, self._empty_histograms())
+    def _no_bins(self) -> list[array[int]]:
+        return [array("H") for _ in self._layout.sketched]
 
 
 def add_histograms(into: list[Histogram], more: list[Histogram]) -> None:
@@ -498,9 +507,9 @@ def pack_sketch(histograms: Sequence[Histogram], seconds: int = SKETCH_SECONDS) 
     keys = array("H")
     counts = array("I")
     for histogram in histograms:
-        for key in sorted(histogram):
-            keys.append(key)
-            counts.append(histogram[key])
+        ordered = sorted(histogram)
+        keys.extend(ordered)
+        counts.extend(map(histogram.__getitem__, ordered))
     head = array("H", [len(histograms), *(len(histogram) for histogram in histograms)])
     return as_stored(_little_endian(head) + _little_endian(keys) + _little_endian(counts), seconds)
 

@@ -6,6 +6,7 @@ device index and UUID.
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from shlex import quote
@@ -233,7 +234,16 @@ class RunReader:
         query = "SELECT rank, max(time) FROM workload_samples WHERE run_id = ? GROUP BY rank"
         for rows in shard.file.rows(query, (self.run_id,)):
             found.update(sound_rows("workload_samples", columns, rows))
-        ranks = {process.rank for process in shard.file.processes(self.run_id)}
+        processes = shard.file.processes(self.run_id)
+        # A node's own samples are written by its only rank. A recorder beside a job, one on each node, has no other sign.
+        ranks_on = Counter(process.node for process in processes)
+        alone = {process.node: process.rank for process in processes if ranks_on[process.node] == 1}
+        query = "SELECT node, max(time) FROM host_samples WHERE run_id = ? GROUP BY node"
+        for rows in shard.file.rows(query, (self.run_id,)):
+            for node, time in sound_rows("host_samples", ("node", "time"), rows):
+                if node in alone:
+                    found[alone[node]] = max(found.get(alone[node], time), time)
+        ranks = {process.rank for process in processes}
         if len(ranks) == 1:  # the samples of its GPUs, which come more often
             times = [*shard.times_at(self.run_id, 1), *found.values()]
             return dict.fromkeys(ranks, max(times)) if times else {}

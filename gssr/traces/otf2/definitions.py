@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.arrays import Ints
-from gssr.traces.categories import category_of, operation_of
+from gssr.traces.categories import category_of, operation_of, work_named
 from gssr.traces.timeline import Category, Kind, Track, TrackKind
 
 Rows = Mapping[str, Sequence[Sequence[Any]]]
@@ -75,12 +75,12 @@ def _on_gpu(name: str, role: int) -> tuple[Kind, Category]:
     """Return the kind and category that a region has on a stream of a GPU."""
     if role == _ARTIFICIAL or _IDLE.search(name):  # recorded where nothing runs
         return Kind.OTHER, Category.OTHER
-    category = category_of(Kind.KERNEL, name)
-    if role == _DATA_TRANSFER or category == Category.COPY:
-        return (Kind.MEMSET if "memset" in name.lower() else Kind.MEMCPY), Category.COPY
+    kind = work_named(name)
+    if role == _DATA_TRANSFER or kind != Kind.KERNEL:
+        return (Kind.MEMCPY if kind == Kind.KERNEL else kind), Category.COPY
     if role in _WAITING:
         return Kind.GPU_SYNC, Category.SYNC
-    return Kind.KERNEL, category
+    return kind, category_of(kind, name)
 
 
 class Otf2Metric(NamedTuple):

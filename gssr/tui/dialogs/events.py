@@ -10,6 +10,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from gssr.model.live.live_result import Result
+from gssr.render.scale import count
 from gssr.report.live.times_of_run import event_in_words, event_text
 from gssr.tui.keys import key
 
@@ -34,5 +35,5 @@ class Events(ModalScreen[None]):
             text.append(f"{event_text(self._result, event.time):>9}  ", "dim")
             text.append(event_in_words(self._result, event) + "\n")
         with VerticalScroll(classes="dialog") as box:
-            box.border_title = f"{len(self._result.events):,} events, newest first"
+            box.border_title = f"{count(len(self._result.events), 'event')}, newest first"
             yield Static(text if found else "nothing happened")

@@ -29,7 +29,9 @@ class Sentence(RowsPanel):
 
     def name_border(self, result: Result) -> None:
         """Name the part of the run that is told of."""
-        went = "where the GPU time goes" if result.is_live else "where the GPU time went"
+        told = result.judgement is not None and result.judgement.breakdown is not None
+        whose = "GPU" if told or result.part is None else result.noun
+        went = f"where the {whose} time {'goes' if result.is_live else 'went'}"
         self.border_title = in_part(went, judged_part_text(result))
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:

@@ -50,7 +50,7 @@ class WallDrawing(NamedTuple):
 
 def gpus_shown(result: Result, view: View) -> Ints:
     """Positions of the GPUs that are selected, else of all."""
-    gpus = np.array(view.selection or range(result.n_gpus), np.int64)
+    gpus = np.array(view.selection, np.int64) if view.selection else np.arange(result.n_gpus)
     return gpus[gpus < result.n_gpus]
 
 

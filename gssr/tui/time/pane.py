@@ -85,15 +85,15 @@ class TimePane(ScreenPane):
         """Draw the first result: the wall for a recording, for a trace its lines, or its tracks if a selection is
         opened. The focus moves along with the kind of timeline."""
         result = results[0]
-        trace = result.part is not None
-        shown = TimeWall if not trace else TraceLanes if view.opened else TraceLines
+        shown = TimeWall if result.part is None else TraceLanes if view.opened else TraceLines
         before = self.screen.focused
         for kind in (TimeWall, TraceLines, TraceLanes):
             self.query_one(kind).display = kind is shown
-        if not trace:
+        if result.part is None:
             self._fit(result)
         else:
             self.query_one(Details).display = True
+            self.query_one(States).display = result.part.trace.sources[0].format != "memory"
             for panel in (Details, States):
                 for rule in ("height", "max_height"):
                     self.query_one(panel).styles.clear_rule(rule)

@@ -88,11 +88,11 @@ class States(TimePanel):
             seen = np.isfinite(shares).all(axis=0)
             known = shares[:, seen].mean(axis=1) if seen.any() else np.zeros(len(states))
         rows: list[Row] = []
-        room = self.left - 12
+        room = self.left - 11
         for state in np.argsort(-known, kind="stable").tolist():
             if known[state] >= _LEAST:
                 own = states[state]
                 mark = Span(f" {own.mark if self._in_marks else '█'} ", own.role)
                 name = Span(f"{own.name[:room]:<{room}}", "dim")
-                rows.append((mark, name, Span(f"{percent(float(known[state])):>8}", "value")))
+                rows.append((mark, name, Span(f"{percent(float(known[state])):>7}", "value")))
         return rows

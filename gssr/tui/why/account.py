@@ -111,7 +111,10 @@ class AccountTree(Drawing, Tree[str]):
         breakdown = None if judgement is None else judgement.breakdown
         told = (id(breakdown), self.content_size.width, self.palette.theme)
         went = "where the GPU time goes" if result.is_live else "where the GPU time went"
-        self.border_title = in_part(went, judged_part_text(result))
+        has_gpus = result.part is None or breakdown is not None
+        self.border_title = (
+            in_part(went, judged_part_text(result)) if has_gpus else "no GPU did anything that was traced"
+        )
         if told == self._told:
             return
         self._told, ascii_only = told, self.glyphs.levels.isascii()

@@ -12,7 +12,7 @@ from typing import Any
 
 from gssr.model.traces.hang import analyze_hang
 from gssr.model.traces.memory import device_memories
-from gssr.model.traces.profiled_kernels import profiled_kernels
+from gssr.model.traces.profiled_kernels import UnprofiledKernel, profiled_kernels
 from gssr.render.function_names import short_name
 from gssr.report.hang import hang_document, hang_page, hang_rows
 from gssr.report.kernel_profiles import TABLES as KERNEL_TABLES
@@ -132,7 +132,7 @@ def _ncu_csv(rng: random.Random) -> bytes:
 
 
 def _read_ncu(path: Path) -> None:
-    look_at_kernels(read_ncu_csv(str(path)))
+    look_at_kernels(read_ncu_csv(str(path), problems=[]))
 
 
 def look_at_kernels(launches: Sequence[ProfiledLaunch]) -> None:
@@ -140,7 +140,7 @@ def look_at_kernels(launches: Sequence[ProfiledLaunch]) -> None:
     found = profiled_kernels(launches, {KernelShape("gemm", (64, 8, 1), None): (1, 10)}, short_name)
     for launch in launches:
         assert launch.launches >= 1 and sum(launch.stalls.values()) <= 1 + 1e-9
-    kernels_page(found, ("gemm", 1.0), _PAGE)
+    kernels_page(found, UnprofiledKernel("gemm", 1.0, []), _PAGE)
     json.dumps(kernels_document(found, None), allow_nan=False)
     for table in KERNEL_TABLES:
         list(kernels_rows(table, found))

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.nsys_report import OLD, TABLES, small_tables, write_report
-from gssr.traces.nsys import read_nsys
+from gssr.traces.nsys import read_lengths, read_nsys
 from gssr.traces.timeline import Kind, Timeline, TraceError
 from tests.fuzz.readers import Reader
 from tests.fuzz.readers.hostile import corrupt
@@ -93,6 +93,7 @@ def _read(folder: Path, rng: random.Random) -> None:
     before = _beside(folder)
     try:
         timeline = read_nsys(str(path))
+        alone = [Counter(part.intervals.length.tolist()) for part in read_lengths(str(path), (Kind.KERNEL,))]
     except TraceError as error:
         assert "\n" not in str(error) and "run.sql" in str(error)
         return
@@ -108,6 +109,8 @@ def _read(folder: Path, rng: random.Random) -> None:
         chosen = np.isin(own.kind, _KINDS[table])
         found = Counter(zip(own.start[chosen].tolist(), own.length[chosen].tolist(), strict=True))
         assert found <= expected if damaged else found == expected, f"{table}: {len(found)} of {len(expected)}"
+    lengths = Counter(own.length[own.kind == Kind.KERNEL].tolist())
+    assert sum(alone, Counter()) == lengths or damaged, f"alone: {len(alone)} parts"
 
 
 def _attempt(folder: Path, rng: random.Random) -> None:

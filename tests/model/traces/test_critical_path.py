@@ -21,7 +21,7 @@ from gssr.render.roles import text_of
 from gssr.report.page import PageOptions
 from gssr.report.trace import json_pieces, trace_page
 from gssr.traces.timeline import BUSY, Kind, Timeline, Track
-from tests.traces.chrome import kernel, span, text
+from tests.traces.chrome import kernel, read, span, text
 
 BACKWARD = Track("cpu_thread", "autograd", 0, "n1", 100, 101)
 Said = dict[tuple[str, str], tuple[int, int | None]]
@@ -182,3 +182,16 @@ def _works(timeline: Timeline, begin: int, end: int) -> bool:
     part = part_of(timeline, (begin, end))
     graph = dependencies_of(part, links_of(part, part.rows(*BUSY)))
     return bool((graph.kind == 2).any())
+
+
+def test_without_launches_the_page_says_that_it_can_not_be_told(tmp_path: Path) -> None:
+    kernels = [kernel("gemm", 1000 * at, 10) for at in range(5)]
+    launched = [span("cudaLaunchKernel", 0, 5, "cuda_runtime", correlation=1), kernel("a", 12, 5, correlation=1)]
+    pages = []
+    for events in (kernels, kernels + launched):
+        found = analyze_timeline(read(tmp_path, events))
+        pages.append("\n".join(text_of(row) for row in trace_page(found, PageOptions(80, False))))
+    page = pages[0].split("critical path")[1]
+    assert "that can't be told: the trace does not say what launched the GPUs' work" in page
+    assert "delays" not in page and "(" not in page  # no gain
+    assert "can't be told" not in pages[1]

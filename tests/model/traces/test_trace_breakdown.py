@@ -57,6 +57,16 @@ def one_of_each() -> Events:
     return events
 
 
+def test_a_copy_by_a_kernel_of_amds_runtime_is_no_computation_and_no_wait_for_the_host() -> None:
+    """It runs on the compute units, and its name does not tell between which memories it copies."""
+    events = Events()
+    for at, name in enumerate(("gemm", "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBufferAligned", "gemm")):
+        events.launched(name, at * MS, at * MS, MS, gpu())
+    found = analyze_timeline(events.timeline())
+    assert (found.gpus[0].compute_ns, found.gpus[0].exposed_copy_ns) == (2 * MS, 2 * MS)
+    assert ms(broken_down(events.timeline())) == {"working.other": 4}
+
+
 def test_each_part_of_the_time_is_booked_once_where_it_belongs() -> None:
     found = broken_down(one_of_each().timeline())
     assert found.gpu_seconds == pytest.approx(0.2)

@@ -262,6 +262,32 @@ def test_few_long_gaps_are_not_the_launches_of_short_kernels_nor_of_waiting_call
     assert codes_of(events) & {"short_kernels", "sync_storm", "late_launches"} == {"late_launches"}
 
 
+@pytest.mark.parametrize(("code", "pause"), [("gpu_gaps", S), ("late_launches", 400 * MS)])
+def test_a_gap_without_what_the_program_did_is_not_said_to_be_named_on_the_page(code: str, pause: int) -> None:
+    events = Events().launched("gemm", 0, 10 * US, S).launched("gemm", S + pause, S + pause + 10 * US, S)
+    found = []
+    for _ in range(2):
+        (verdict,) = (each for each in analyze_timeline(events.timeline()).verdicts if each.code == code)
+        found.append(verdict.advice)
+        events.add(Kind.CPU_OP, "load", S + 100 * US, pause - 200 * US)
+    assert "gssr tui FILE shows" in found[0] and "page's list of gaps names" in found[1]
+
+
+@pytest.mark.parametrize(("prefix", "wanted"), [("hip", "hipMemcpyAsync"), ("cuda", "cudaMemcpyAsync")])
+def test_the_words_are_those_of_the_calls_in_the_trace(prefix: str, wanted: str) -> None:
+    events = busy(Events(), 5)
+    events.rows = [(*row[:3], row[3].replace("cuda", prefix), *row[4:]) for row in events.rows]
+    events.launched("Memcpy HtoD", 10 * MS, 10 * MS + 10 * US, 60 * MS, took=70 * MS, kind=Kind.MEMCPY,
+                    by=f"{prefix}Memcpy", size=1 << 20)  # fmt: skip
+    (verdict,) = (each for each in analyze_timeline(events.timeline()).verdicts if each.code == "sync_copies")
+    assert wanted in verdict.advice
+
+
+def test_one_gap_is_said_as_one() -> None:
+    (verdict,) = (each for each in analyze_timeline(long_gap()).verdicts if each.code == "gpu_gaps")
+    assert "in 1 gap of at least 500 ms" in verdict.title
+
+
 def test_late_launches_of_kernels_that_are_not_short_count_however_brief() -> None:
     assert "late_launches" in {each.code for each in analyze_timeline(late(9_000, 100 * US, 100 * US)).verdicts}
     assert "late_launches" not in {each.code for each in analyze_timeline(one_by_one()).verdicts}
