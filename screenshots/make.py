@@ -158,9 +158,9 @@ def main(folder: Path, wanted: Sequence[str] = ()) -> None:
         for called, ail, ranks in (("kineto", "communication", 2), ("loader", "loader", 2), ("ranks", "straggler", 24)):
             traces[called] = made / ("traces" if called == "kineto" else called)
             traces[called].mkdir()
-            for content in loop.ail(ail, ranks=ranks).ranks:  # type: ignore[arg-type]
+            for content in loop.ail(ail, ranks=ranks):  # type: ignore[arg-type]
                 kineto.write(traces[called] / f"rank{content.rank}.json.gz", content)
-        nsys.write(traces["nsys"], loop.ail("loader", ranks=2).ranks)
+        nsys.write(traces["nsys"], loop.ail("loader", ranks=2))
         traces["profile"] = write_solver(made / "profile.cubex")
         (made / "archive").mkdir()
         traces["archive"] = otf2_archive.write(made / "archive", program.run(ranks=32))

@@ -62,7 +62,7 @@ def plants(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The path of each recording with a planted cause, by name (``tests.fakes.planted``)."""
     from tests.fakes import planted
 
-    return planted.write_all(tmp_path_factory.mktemp("planted"))
+    return planted.Planted(tmp_path_factory.mktemp("planted"))
 
 
 @pytest.hookimpl(optionalhook=True)

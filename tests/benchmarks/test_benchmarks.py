@@ -28,27 +28,6 @@ from benchmarks import (
     sampler,
     start,
     table,
-    transparency,
-    write,
-)
-
-WRITES = (
-    analyze,
-    digests,
-    driver,
-    engines,
-    entry,
-    fleet,
-    follow,
-    footprint,
-    hosts,
-    large,
-    live,
-    merge,
-    rank,
-    sampler,
-    start,
-    transparency,
     write,
 )
 
@@ -65,18 +44,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", entry.BENCHMARKS)
 def test_every_benchmark_is_there(name: str) -> None:
     assert callable(entry.BENCHMARKS[name].load())
-
-
-def test_a_missed_limit_is_marked_and_tells_in_the_exit_code(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    del cache
-    met, missed = table.Figure("a", 1.0, "ms", 2.0), table.Figure("b", 3.0, "ms", 2.0)
-    for figures, code in (([met, missed], 1), ([met], 0)):
-        monkeypatch.setattr(start, "measure", lambda figures=figures: iter(figures))
-        assert entry.main(["start"]) == code
-        lines = capsys.readouterr().out.splitlines()
-        assert [("! 2" in line) for line in lines[-len(figures) :]] == [figure.missed for figure in figures]
 
 
 def _large() -> Iterator[table.Figure]:

@@ -1,6 +1,5 @@
 """The checks on a real GPU, without one: on made-up recordings and on stand-ins for driver, nvidia-smi and PyTorch."""
 
-import io
 import os
 import subprocess
 import sys
@@ -112,33 +111,6 @@ def test_busy_and_idle_are_told_apart():
     idle, busy = Phase("idle", 0.0, 10.0), matmul(0.8)
     assert [check.passed for check in checks.activity(recorded(sm_active=0.99), [busy])] == [True]
     assert [check.passed for check in checks.activity(recorded(sm_active=0.99), [idle])] == [False]
-
-
-def test_the_table_has_every_check_and_counts_those_that_failed(capsys):
-    found = [checks.Check("a", "1", "1", True), checks.Check("b", "2", "1", False), checks.Check("c", "3", "", None)]
-    stream = io.StringIO()
-    assert measure.show(iter(found), "GPU\nmachine", stream) == 1
-    assert capsys.readouterr().out == stream.getvalue()
-    assert stream.getvalue().splitlines()[-3:] == [
-        "| a | 1 | 1 | PASS |",
-        "| b | 2 | 1 | FAIL |",
-        "| c | 3 |  | info |",
-    ]
-
-
-def test_phases_are_read_as_they_were_written(tmp_path):
-    assert phases.read(tmp_path / "none") == []
-    for phase in (matmul(0.5), Phase("idle", 1.0, 2.0)):
-        phases.append(tmp_path / "phases", phase)
-    assert phases.read(tmp_path / "phases") == [matmul(0.5), Phase("idle", 1.0, 2.0)]
-
-
-def test_what_is_repeated_is_counted_as_often_as_it_was_done():
-    done = []
-    phase = phases.repeated(
-        "copy", 0.1, lambda: done.append(1), lambda: time.sleep(0.001), Phase("", 0, 0, memory_bytes=10)
-    )
-    assert phase.memory_bytes == 10 * (len(done) - 1) and 0.09 < phase.seconds < 30, "the first one warms up"
 
 
 class TestOnTheStandIns:

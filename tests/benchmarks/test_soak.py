@@ -25,8 +25,3 @@ def test_nothing_grows_in_hours_but_the_recording(tmp_path: Path) -> None:
         assert max(opened) - min(opened) <= 2
     assert all(not look.others and look.log < 16e6 for look in looks)
     assert warm[-1].size > warm[0].size
-
-
-def test_the_slope_is_that_of_the_line_through_the_points() -> None:
-    assert soak.slope_of([0.0, 1.0, 2.0], [5.0, 7.0, 9.0]) == 2.0
-    assert soak.slope_of([1.0, 1.0], [5.0, 7.0]) == 0.0

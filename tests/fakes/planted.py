@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -219,18 +219,28 @@ def write(path: str, plant: Plant, seed: int = 1) -> None:
     spread_over_ranks(path)
 
 
-def write_all(folder: Path, plants: Iterable[Plant] = PLANTS) -> dict[str, str]:
-    """Write them to ``folder/NAME.sql``, anew where they are there; their paths by name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = {}
-    for plant in plants:
-        path = folder / f"{plant.name}.sql"
+class Planted(dict[str, str]):
+    """Paths by name: each recording is written to ``folder/NAME.sql`` when it is first asked for, anew where it is there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __missing__(self, name: str) -> str:
+        (plant,) = (each for each in PLANTS if each.name == name)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{name}.sql"
         path.unlink(missing_ok=True)
         write(str(path), plant)
-        paths[plant.name] = str(path)
-    return paths
+        self[name] = str(path)
+        return self[name]
+
+
+def write_all(folder: Path) -> list[str]:
+    """Write all of them; their paths."""
+    recordings = Planted(folder)
+    return [recordings[plant.name] for plant in PLANTS]
 
 
 if __name__ == "__main__":
-    for _path in write_all(Path(sys.argv[1] if len(sys.argv) > 1 else ".")).values():
+    for _path in write_all(Path(sys.argv[1] if len(sys.argv) > 1 else ".")):
         print(_path)

@@ -16,8 +16,8 @@ from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.statistics.gpu_time_counts import CELLS_OF_A_ROW, FEW_CELLS, MOST_CELLS, GpuTimeCounts, most_bins
 
 
-@pytest.mark.parametrize("n_gpus", [0, 1, 8, 1024, 10_000, 131_072, 10_000_000])
-@pytest.mark.parametrize("n_rows", [0, 1000, 200_000, 40_000_000])
+@pytest.mark.parametrize("n_gpus", [0, 8, 10_000, 10_000_000])
+@pytest.mark.parametrize("n_rows", [0, 200_000, 40_000_000])
 def test_cells_are_bounded_by_what_was_sampled(n_gpus: int, n_rows: int) -> None:
     bins = most_bins(n_gpus, n_rows, 720)
     assert 1 <= bins <= 720

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from gssr.store.read.recording import open_recording
-from tests.fakes.unseen_jobs import comparable, job_of_kind, unseen_job
+from tests.fakes.unseen_jobs import comparable, job_of_kind
 from tests.fakes.unseen_jobs.kinds import SICK, WELL
 from tests.fakes.unseen_jobs.machines import VIEWS
-from tests.fakes.unseen_jobs.timeline import fetch_waits, pipeline_times
 from tests.fakes.unseen_jobs.work import LEAVES, RATES
 
 pytestmark = pytest.mark.slow  # nothing of GSSR is tested here, but what its examinations are made with
@@ -23,11 +22,6 @@ CODES = frozenset((
     "low_occupancy", "gpu_errors", "gpu_lost", "memory_full", "memory_unused", "memory_peak", "tensor_unused", "fp64",
     "compute_bound", "memory_bound", "little_arithmetic", "low_power", "out_of_memory",
 ))  # fmt: skip
-
-
-def test_there_are_enough_kinds() -> None:
-    assert len(SICK) >= 35
-    assert len(WELL) >= 12
 
 
 @pytest.mark.parametrize("name", sorted(WELL | SICK))
@@ -46,18 +40,6 @@ def test_every_kind_can_be_drawn_and_its_books_add_up(name: str) -> None:
     assert sum(comparable(job.shares, job.view).values()) == pytest.approx(1.0)
     if job.lost_gpu_hours is not None:
         assert job.lost_gpu_hours >= 0.06 * seconds.sum() / 3600 - 1e-9
-
-
-def test_a_seed_draws_the_same_job_again(tmp_path: Path) -> None:
-    first, second = unseen_job(13, healthy=False), unseen_job(13, healthy=False)
-    assert first == second
-    rows = []
-    for number, job in enumerate((first, second)):
-        job.write(str(tmp_path / f"{number}.sql"))
-        with sqlite3.connect(tmp_path / f"{number}.sql") as connection:
-            rows.append(connection.execute("SELECT * FROM samples").fetchall())
-    assert rows[0] == rows[1]
-    assert unseen_job(14, healthy=False) != first
 
 
 @pytest.mark.parametrize("name", ["fixed_straggler", "loader_too_slow", "pipeline_bubbles", "launch_bound"])
@@ -87,29 +69,3 @@ def test_each_view_is_a_recording(view: str, tmp_path: Path) -> None:
     assert hosts == (0 if view == "imported" else job.draft.machine.n_nodes)
     assert not problems
     assert times == sorted(times)
-
-
-def test_what_a_view_can_not_tell_apart_is_merged() -> None:
-    shares = {leaf: 1 / len(LEAVES) for leaf in LEAVES}
-    sizes = {view: len(comparable(shares, view)) for view in VIEWS}
-    assert sizes["full"] == sizes["gpm"] > sizes["exporter"] > sizes["imported"]
-    assert sizes["nvml"] == sizes["amd"]
-
-
-def test_batches_are_waited_for_when_workers_are_too_slow() -> None:
-    load, busy = np.full((200, 1), 3.0), np.full((200, 1), 1.0)
-    assert fetch_waits(load, busy, workers=4, queue=8)[20:].sum() == 0
-    assert fetch_waits(load, busy, workers=2, queue=4)[20:].mean() == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize("all_forward_first", [True, False])
-def test_the_bubble_of_a_pipeline_is_what_theory_says(all_forward_first: bool) -> None:
-    stages, batches = 4, 8
-    _, ends = pipeline_times(np.ones((1, stages)), 2 * np.ones((1, stages)), batches, all_forward_first)
-    assert ends.max() == pytest.approx(3 * (batches + stages - 1))
-
-
-def test_gaps_are_unmeasured() -> None:
-    job = job_of_kind("lost_gpu", SEED)
-    lost = sum(min(end, job.draft.timeline.seconds) - begin for _, begin, end in job.draft.gaps)
-    assert job.by_gpu[:, LEAVES.index("unmeasured")].sum() == pytest.approx(lost)

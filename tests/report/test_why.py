@@ -49,9 +49,8 @@ def _text(found: Analysis, **options: object) -> str:
     return to_text(page(found, WHY, chosen), color=False, ascii_only=chosen.ascii)
 
 
-@pytest.mark.parametrize("name", ["phased", "unknown_peaks"])
-def test_pages_look_as_somebody_last_saw_them(name: str, golden: Golden) -> None:
-    golden(f"why_{name}.txt", _text(RUNS[name]()))
+def test_the_page_looks_as_somebody_last_saw_it(golden: Golden) -> None:
+    golden("why_phased.txt", _text(phased()))
 
 
 def test_the_ascii_page_looks_as_somebody_last_saw_it(golden: Golden) -> None:
@@ -69,7 +68,7 @@ def test_every_page_keeps_to_its_width(name: str, width: int, verbosity: str) ->
 
 
 def test_unknown_peaks_are_said() -> None:
-    assert "unknown peaks" in _text(phased(None))
+    assert "roofline   unknown peaks: the GPUs are of an unknown model, of several, or parts" in _text(phased(None))
     assert "unknown peaks" in json.loads(to_json([phased(None)]))["runs"][0]["roofline"]["unknown"]
 
 
@@ -115,17 +114,16 @@ NOTHING = {
 def test_every_run_is_drawn_or_there_is_nothing_to_draw_and_nothing_is_written(
     name: str, draw: Callable[[Analysis, BinaryIO], None]
 ) -> None:
-    files = (io.BytesIO(), io.BytesIO())
-    for file in files:
-        if name in NOTHING[draw]:
-            with pytest.raises(NothingToDrawError, match=NOTHING[draw][name]):
-                draw(RUNS[name](), file)
-        else:
-            draw(RUNS[name](), file)
-    data = files[0].getvalue()
-    assert data == files[1].getvalue()
+    file = io.BytesIO()
     if name in NOTHING[draw]:
-        assert not data
+        with pytest.raises(NothingToDrawError, match=NOTHING[draw][name]):
+            draw(RUNS[name](), file)
+        assert not file.getvalue()
         return
-    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+    draw(RUNS[name](), file)
+    width, height = (int.from_bytes(file.getvalue()[at : at + 4], "big") for at in (16, 20))
     assert width == 1300 and 200 < height < 2000
+    if name == "phased":
+        again = io.BytesIO()
+        draw(RUNS[name](), again)
+        assert again.getvalue() == file.getvalue()

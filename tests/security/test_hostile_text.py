@@ -65,10 +65,9 @@ def gssr(*words: str) -> tuple[int, str, str]:
     return code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("color", ["never", "always"])
-def test_pages_hold_nothing_that_steers_a_terminal_and_no_line_is_too_long(recordings: list[str], color: str) -> None:
+def test_pages_hold_nothing_that_steers_a_terminal_and_no_line_is_too_long(recordings: list[str]) -> None:
     for path in recordings:
-        for width in (40, 133):
+        for width, color in ((40, "never"), (133, "always")):
             code, out, err = gssr(
                 "analyze", "--terminal", "-mtd", "-v", "high", "--color", color, "--width", str(width), path
             )

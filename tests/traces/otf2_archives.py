@@ -87,15 +87,6 @@ class Writer:
         event("leave", end, self.regions[name])
 
 
-def clock_offset(of: Writer, location: Any, ticks: int) -> None:
-    """Say that this location's clock is that much behind."""
-    import _otf2
-
-    own = _otf2.Archive_GetDefWriter(of.trace.handle, location._ref)
-    _otf2.DefWriter_WriteClockOffset(own, FIRST, ticks, 0.0)
-    _otf2.DefWriter_WriteClockOffset(own, FIRST + 1000 * N_ROUNDS, ticks, 0.0)
-
-
 def _round(of: Writer, rank: int, begin: int) -> None:
     enums, location, event = otf2.enums, of.ranks[rank], of.on(of.ranks[rank])
     after, before = (rank + 1) % N_RANKS, (rank - 1) % N_RANKS

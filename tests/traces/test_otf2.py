@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from otf2_archives import N_RANKS, N_ROUNDS, Writer, clock_offset, gpu_archive, mpi_archive
+from otf2_archives import N_RANKS, N_ROUNDS, Writer, gpu_archive, mpi_archive
 
 import gssr.traces.otf2.archive
 from gssr.model.traces.analyze_trace import analyze_timeline
@@ -85,34 +85,6 @@ def test_what_regions_are_for_follows_from_their_paradigm(timeline: Timeline, of
         ("Memcpy DtoH", "MEMCPY", "COPY"),
     }  # fmt: skip
     assert timeline.domains["MPI_Wait"] == "MPI" and timeline.domains["write"] == "io"
-
-
-def test_messages_go_to_the_rank_that_the_communicator_names(timeline: Timeline) -> None:
-    own = timeline.messages
-    assert own is not None and own.comms == ("MPI_COMM_WORLD",)
-    assert sorted(zip(own.source.tolist(), own.target.tolist(), own.size.tolist(), strict=True)) == sorted(
-        (rank, (rank + 1) % N_RANKS, 1000 * (rank + 1)) for rank in range(N_RANKS) for _ in range(N_ROUNDS)
-    )
-    late = own.source == N_RANKS - 1
-    assert set((own.sent[~late] % (1000 * _US)).tolist()) == {305 * _US}
-    assert set((own.sent[late] % (1000 * _US)).tolist()) == {515 * _US}
-    assert set((own.received % (1000 * _US)).tolist()) == {550 * _US}
-
-
-def test_a_collective_waits_for_the_last_to_begin(timeline: Timeline) -> None:
-    assert timeline.messages is not None
-    own = timeline.messages.collectives
-    waits = {(track, wait) for track, wait in zip(own.track.tolist(), own.wait.tolist(), strict=True)}
-    assert waits == {(0, 80 * _US), (1, 80 * _US), (2, 80 * _US), (3, 0)}
-    assert own.sent.sum() == 64 * N_RANKS * N_ROUNDS and len(own.start) == N_RANKS * N_ROUNDS
-
-
-def test_files_know_who_wrote_them_and_by_which_call(timeline: Timeline) -> None:
-    own = timeline.io
-    assert own is not None and own.files == tuple(f"/scratch/out.{rank}" for rank in range(N_RANKS))
-    assert own.layers == ("POSIX I/O",) and set(own.size.tolist()) == {4096}
-    assert {timeline.names[name] for name in own.name.tolist()} == {"write"}
-    assert (own.file == own.track).all() and set(own.length.tolist()) == {98 * _US}
 
 
 def test_metrics_have_their_unit_and_their_mode(timeline: Timeline) -> None:
@@ -193,16 +165,6 @@ def test_what_does_not_fit_is_refused_until_a_part_is_chosen(folder: Path, monke
     with pytest.raises(TraceError, match="regions in that time, more than fit at once"):
         read_otf2(str(folder), window=(0, None))
     assert len(read_otf2(str(folder), window=(1_600 * _US, 1_700 * _US)).intervals) < 25
-
-
-def test_clocks_are_corrected_by_their_offset(tmp_path: Path) -> None:
-    with closing(Writer(tmp_path / "a")) as of:
-        for rank in range(2):
-            of.enter(of.ranks[rank], "main", 0, 100)
-        clock_offset(of, of.ranks[1], 40)
-    assert [row for row in _named(read_otf2(str(tmp_path / "a"))) if row[1] == "main"] == [
-        ("rank 0", "main", 0, 100), ("rank 1", "main", 40, 100),
-    ]  # fmt: skip
 
 
 def test_a_random_program_is_read_back_exactly(tmp_path: Path) -> None:
@@ -318,15 +280,6 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(
     with pytest.raises(TraceError) as caught:
         open_traces([str(copy)]).timeline()
     assert str(caught.value) == f"{copy}: can't be read: {lost} in it is no file but a pipe or a device"
-
-
-def test_an_archive_of_another_version_says_so(copy: Path) -> None:
-    anchor = copy / "traces.otf2"
-    data = bytearray(anchor.read_bytes())
-    data[data.index(b"OTF2") + 4 : data.index(b"OTF2") + 7] = b"\0\x63\x63"
-    anchor.write_bytes(data)
-    with pytest.raises(TraceError, match="can't be read"):
-        open_traces([str(copy)]).timeline()
 
 
 def test_an_archive_without_events_says_so(tmp_path: Path) -> None:

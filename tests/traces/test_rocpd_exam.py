@@ -117,11 +117,11 @@ def test_processes_of_one_file_are_kept_apart(tmp_path: Path, name: str) -> None
 
 def test_a_training_loop_of_four_ranks_reads_as_it_ran(tmp_path: Path) -> None:
     made = loop.ail("straggler", 1, 4, 1)
-    for content in made.ranks:
+    for content in made:
         write(tmp_path / f"{5000 + content.rank}_results.db", [Process(content, GPUS)], boot_ns=10**15)
     said = analysed(tmp_path)
     assert [row["rank"] for row in said["ranks"]] == [0, 1, 2, 3]
-    for row, content in zip(said["ranks"], made.ranks, strict=True):
+    for row, content in zip(said["ranks"], made, strict=True):
         events = tuple(e for e in content.events if e.device is None or e.kind.name in ("KERNEL", "MEMCPY"))
         assert {key: row[key] for key in meant(events, content.rank)} == meant(events, content.rank)
         assert row["uuid"] == uuid(content.rank)
@@ -161,10 +161,9 @@ def test_two_nodes_have_two_clocks(tmp_path: Path, apart: int) -> None:
 
 def test_torch_without_gpu_rows_says_so_and_not_that_the_gpu_idled(tmp_path: Path) -> None:
     """HIP was used before the profiler began: github.com/pytorch/kineto/issues/1338."""
-    content = loop.ail("healthy", 0, 1, 2).ranks[0]
+    content = loop.ail("healthy", 0, 1, 2)[0]
     host = content._replace(events=tuple(e for e in content.events if e.device is None), samples=())
-    written = kineto.write(tmp_path / "rank0.json", host, kineto.Style(rocm=True))
-    said = analysed(written.path)
+    said = analysed(kineto.write(tmp_path / "rank0.json", host, kineto.Style(rocm=True)))
     assert not any(row["idle_ns"] or row["busy_ns"] for row in said["ranks"])
     assert any("GPU" in note for note in said["sources"][0]["notes"])
     assert not [verdict for verdict in said["verdicts"] if "idle" in verdict["code"]]

@@ -329,7 +329,7 @@ def test_bands_hold_rows_that_spend_their_time_alike_whenever() -> None:
 
 @pytest.mark.parametrize("name", ["kineto", "nsys"])
 def test_it_is_told_what_the_file_says_of_the_interval(tmp_path: Path, name: str) -> None:
-    contents = loop.ail("loader", ranks=2).ranks
+    contents = loop.ail("loader", ranks=2)
     if name == "nsys":
         paths = [tmp_path / "report.sqlite"]
         nsys.write(paths[0], contents)

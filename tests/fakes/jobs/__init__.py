@@ -4,7 +4,3 @@ A job is simulated from what its GPUs do in each step (``phases``, ``job``, ``ca
 real ones would (``samplers``), labelled by what each cause costs (``labels``), and written as a recording (``write``).
 Nothing here knows the rules that it examines.
 """
-
-from tests.fakes.jobs.exam import measure
-
-__all__ = ["measure"]

@@ -1,6 +1,5 @@
 """Jobs drawn at random over every class: sizes, models, lengths, samplings, and how bad it is."""
 
-import os
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -13,8 +12,6 @@ from tests.fakes.jobs.labels import Job
 from tests.fakes.jobs.phases import Kind
 from tests.fakes.jobs.samplers import DCGM, GPM, HELD, NVML, NVML_TEN, TEN, TEN_OF_ONE, THIRTY, THIRTY_OF_ONE, Sampling
 
-SEED_VARIABLE = "GSSR_EXAM_SEED"
-"""Environment variable with the number that the second half's jobs are drawn from."""
 ROWS = 24_000
 COST = 0.5
 """At most so many samples of a job, and seconds of work to write it; one in twenty has up to ``MORE`` times as much."""
@@ -250,13 +247,3 @@ def draw(seed: int, is_healthy: bool | None = None, name: str | None = None, lea
         found += (causes.start_up(seconds * float(rng.uniform(0.003, most)), 0.2 * _GB),)
     plan = Plan(gpus, per_node, recipe, max(round(seconds / recipe.step), 3), seconds, found, seed).lasting()
     return Job(seed, f"healthy_{kind}" if is_healthy else found[0].name, plan, sampling)
-
-
-def half(which: int, n: int) -> list[int]:
-    """Seeds of the first, public, half's jobs or of the second's, which nobody knows unless the variable is set."""
-    if which == 1:
-        return list(range(1, n + 1))
-    secret = int(os.environ.get(SEED_VARIABLE, "0"))
-    if not secret:
-        raise ValueError(f"set {SEED_VARIABLE} to a number: the second half is drawn from it")
-    return [int(seed) for seed in np.random.default_rng((secret, 20)).integers(1 << 20, 1 << 31, n)]

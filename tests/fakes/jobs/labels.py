@@ -4,10 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from tests.fakes.jobs.job import Cause, Draft, Plan
-from tests.fakes.jobs.phases import VALUES, Timeline, values
+from tests.fakes.jobs.phases import Timeline
 from tests.fakes.jobs.samplers import Sampling
 
 LEAST_SECONDS = 40.0
@@ -55,11 +53,6 @@ class Job:
     def timeline(self) -> Timeline:
         return self.draft.timeline()
 
-    def forget(self) -> None:
-        """Let the simulation go, which is made again when it is asked for; what follows from it is kept."""
-        for name in ("draft", "timeline"):
-            self.__dict__.pop(name, None)
-
     @cached_property
     def seconds_saved(self) -> dict[str, float]:
         """By class of cause, how much sooner the same steps end without it; nothing where nobody can know."""
@@ -76,20 +69,6 @@ class Job:
         """Time in which nothing happened any more is lost whole."""
         lengths = self.timeline.lengths
         return {cause.name: float(lengths[-1]) for cause in self.plan.causes if cause.name in ("hang", "hang_first")}
-
-    @property
-    def gpu_hours_saved(self) -> dict[str, float]:
-        """The same of all GPUs."""
-        return {name: seconds * self.draft.n / 3600 for name, seconds in self.seconds_saved.items()}
-
-    def won(self, code: str) -> float | None:
-        """GPU-hours that the cure of what this code says would save: of the causes that it names, or else of those whose
-        consequence it is. None where it is of none, or nobody can know."""
-        named = [each for each in self.plan.causes if code in {*each.says.split("|"), *self._says(each).split("|")}]
-        causes = named or [each for each in self.plan.causes if code in each.may]
-        if not causes or any(each.unpriced for each in causes):
-            return None
-        return sum(self.gpu_hours_saved[each.name] for each in causes)
 
     @property
     def undecidable(self) -> str | None:
@@ -130,16 +109,6 @@ class Job:
                 found |= {*cause.says.split("|"), *self._says(cause).split("|"), *cause.may}
         return frozenset((found | self._by_power(found)) - {""})
 
-    @cached_property
-    def healthy(self) -> bool:
-        """Whether a warning of anything would be false."""
-        return not self.may and not self.must and not self.undecidable
-
-    @property
-    def culprits(self) -> tuple[int, ...]:
-        """GPUs that the causes are of, where they are of some."""
-        return tuple(sorted({rank for cause in self.plan.causes for rank in cause.culprits}))
-
     @property
     def step_seconds(self) -> float | None:
         """The true mean length of a step; None where the job has none."""
@@ -147,27 +116,6 @@ class Job:
         return float(lengths.mean()) if len(lengths) and self.has_steps else None
 
     @property
-    def step_change(self) -> float | None:
-        """By which share the last fifth of the steps is longer than the first fifth; None as above."""
-        lengths = self.timeline.lengths[self.timeline.step]
-        fifth = len(lengths) // 5
-        return float(lengths[-fifth:].mean() / lengths[:fifth].mean() - 1) if fifth and self.has_steps else None
-
-    @property
     def has_steps(self) -> bool:
         """Whether anything in a step differs from the rest of it."""
         return len(self.draft.own + self.draft.together) > 1 and len(self.draft.laps) > 2
-
-    def contradicted(self, code: str) -> bool:
-        """Whether a piece of information is plainly false of it."""
-        timeline = self.timeline
-        shares = timeline.shares(np.array([timeline.duration]), timeline.duration)[0].mean(axis=0)
-        mean = dict(zip(VALUES, shares @ values(timeline.kinds), strict=True))
-        flop = mean["fp64"] + mean["fp32"] + mean["fp16"] + mean["tensor"]
-        memory = float(self.draft.memory.mean())
-        untrue = {
-            "memory_bound": mean["dram"] < 0.3, "compute_bound": flop < 0.2, "fp64": mean["fp64"] + mean["dfma"] < 0.01,
-            "tensor_unused": mean["tensor"] > 0.1, "little_arithmetic": flop > 0.3, "memory_full": memory < 0.9,
-            "memory_unused": memory > 0.7, "power_capped": all(not kind.reasons & 4 for kind in timeline.kinds),
-        }  # fmt: skip
-        return bool(untrue.get(code, False))

@@ -32,7 +32,6 @@ THIRTY = Sampling("30s", 30.0, 30.0)
 THIRTY_OF_ONE = Sampling("30s", 30.0, 1.0)
 NVML = Sampling("nvml-1s", 1.0, 1.0, "nvml", False)
 NVML_TEN = Sampling("nvml-10s", 10.0, 10.0, "nvml", False)
-SAMPLINGS = (GPM, DCGM, HELD, TEN, TEN_OF_ONE, THIRTY, THIRTY_OF_ONE, NVML, NVML_TEN)
 
 _UTILIZATION_SECONDS = 0.5
 """NVML's own window: 1/6 s to 1 s, by model."""

@@ -251,12 +251,12 @@ def make(folder: Path, case: Case) -> Joined:
         contents = [together[0]._replace(events=tuple(event for content in together for event in content.events))]
     (folder / "traces").mkdir()
     if case.form == "nsys":
-        traces: tuple[Path, ...] = (nsys.write(folder / "traces" / "report.sqlite", contents).path,)
+        traces: tuple[Path, ...] = (nsys.write(folder / "traces" / "report.sqlite", contents),)
     elif case.form == "otf2":
         traces = (_archive(folder / "traces" / "scorep", case, contents),)
     else:
         style = kineto.Style(clock=case.clock, layout="compact")
-        traces = tuple(kineto.write(folder / "traces" / f"rank{c.rank}.json", c, style).path for c in contents)
+        traces = tuple(kineto.write(folder / "traces" / f"rank{c.rank}.json", c, style) for c in contents)
     begin, end = case.window
     within = sorted(
         (s for s in stalls if begin <= s.begin and s.end <= min(end, case.recorded)), key=lambda s: s.begin - s.end

@@ -136,7 +136,7 @@ class Truth:
             work = [event for event in content.events if event.kind is Kind.KERNEL]
             mine = [event._replace(kind=Kind.CPU_OP, device=None, stream=None, link=-1) for event in work]
             content = content._replace(events=tuple(mine))
-        return kineto.write(path, content, kineto.Style(clock=clock, with_rank=with_rank)).path
+        return kineto.write(path, content, kineto.Style(clock=clock, with_rank=with_rank))
 
     def report(self, path: Path | str, rank: int = 0, begin: float = 20.0, end: float = 40.0, off: float = 0.0) -> Path:
         """Write a report of Nsight Systems, whose GPU has the UUID of a run with seed 0."""
@@ -146,4 +146,4 @@ class Truth:
         self, path: Path | str, ranks: Iterable[int], begin: float = 20.0, end: float = 40.0, off: float = 0.0
     ) -> Path:  # fmt: skip
         """The same of all processes of a node."""
-        return nsys.write(path, [self.content(rank, begin, end, off) for rank in ranks]).path
+        return nsys.write(path, [self.content(rank, begin, end, off) for rank in ranks])

@@ -1,12 +1,11 @@
-"""A small simulation of a training loop on several GPUs, healthy or with one known ailment, and what the ailment costs.
+"""A small simulation of a training loop on several GPUs, healthy or with one known ailment.
 
-``ail("loader", seed=3, ranks=2)`` gives a Labelled: one Content per rank for ``kineto.write`` or ``nsys.write``, the label,
-the time that the cause takes and the time that the loop takes without it (the same loop simulated again, healed).
+``ail("loader", seed=3, ranks=2)`` gives one Content per rank for ``kineto.write`` or ``nsys.write``.
 The host launches work in order and runs ahead; streams work in order; a collective ends for all ranks at once.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -42,7 +41,6 @@ class Op(NamedTuple):
     pageable: bool = False
     blocking: bool = False  # the call returns when the work is done
     stream: int = COMPUTE
-    cause: bool = False  # its time on the host belongs to the ailment
 
 
 @dataclass
@@ -58,7 +56,6 @@ class Rank:
     step_started: int = 0
     steps: list[int] = field(default_factory=list)  # the end of each step's GPU work
     step_name: str = ""
-    cause_ns: int = 0
 
     @property
     def pid(self) -> int:
@@ -115,7 +112,6 @@ def do(op: Op, each: list[Rank], slow: dict[int, float]) -> None:
             rank.gpu(Kind.KERNEL, op.name, start, end - start, COMMUNICATION, link, Category.COMMUNICATION)
         return
     for rank in each:
-        before = rank.now
         if op.what == "kernel":
             link, start = rank.launch("cudaLaunchKernel", op.stream)
             length = int(op.length * slow.get(rank.rank, 1.0))
@@ -158,8 +154,6 @@ def do(op: Op, each: list[Rank], slow: dict[int, float]) -> None:
             rank.steps.append(max(rank.free.values()))
             rank.step_name, rank.step_started = op.name, rank.now
             rank.samples.append(Sample("Total Allocated", rank.rank, rank.now, float(len(rank.steps) << 30)))
-        if op.cause:
-            rank.cause_ns += rank.now - before
 
 
 def step(number: int, label: Label, rng: random.Random, scale: float) -> Iterator[Op]:
@@ -172,15 +166,14 @@ def step(number: int, label: Label, rng: random.Random, scale: float) -> Iterato
     layers = 80 if short else 8
     yield Op("step", f"ProfilerStep#{number}")
     yield Op("wait")
-    yield Op("host", LOADER, int((30 * MS if label == "loader" else 40 * US) * rng.uniform(0.9, 1.1)),
-             cause=label == "loader")  # fmt: skip
+    yield Op("host", LOADER, int((30 * MS if label == "loader" else 40 * US) * rng.uniform(0.9, 1.1)))
     size = 64 << 20
     if label == "pageable":
-        yield Op("copy", "", size // 5, size, "HtoD", pageable=True, stream=COPY, cause=True)
+        yield Op("copy", "", size // 5, size, "HtoD", pageable=True, stream=COPY)
     elif label == "sync copy":
         for _ in range(4):
-            yield Op("copy", "", size // 100, size // 4, "HtoD", blocking=True, cause=True)
-            yield Op("memset", "", 300 * US, size // 4, blocking=True, cause=True)
+            yield Op("copy", "", size // 100, size // 4, "HtoD", blocking=True)
+            yield Op("memset", "", 300 * US, size // 4, blocking=True)
     else:
         yield Op("copy", "", 30 * US, 1 << 20, "HtoD", stream=COPY)
     heavy = int((2 * US if short else 60 * US if label == "sync" else 350 * US) * scale)
@@ -188,10 +181,10 @@ def step(number: int, label: Label, rng: random.Random, scale: float) -> Iterato
         yield kernel(GEMM, heavy)
         yield kernel(ELEMENTWISE, heavy // 3)
         if label == "sync":
-            yield Op("item", "", 60 * US, cause=True)
+            yield Op("item", "", 60 * US)
     if label == "gap" and number % 3 == 1:
         yield Op("sync")
-        yield Op("host", "evaluate on the CPU", 700 * MS, cause=True)
+        yield Op("host", "evaluate on the CPU", 700 * MS)
     for layer in range(layers):
         yield kernel(GEMM, heavy * 3 // 2)
         yield kernel(GEMM, heavy * 3 // 2)
@@ -206,74 +199,19 @@ def step(number: int, label: Label, rng: random.Random, scale: float) -> Iterato
         yield Op("step", "")
         yield Op("sync")
         yield Op("copy", "", 10 * MS, 256 << 20, "DtoH", blocking=True)
-        yield Op("host", "torch/serialization.py(900): save", 400 * MS, cause=True)
+        yield Op("host", "torch/serialization.py(900): save", 400 * MS)
 
 
-class Labelled(NamedTuple):
-    """A loop with its label. ``wall_ns``: from the first event's start to the last one's end over all ranks; ``healed_ns``:
-    the same without the cause; ``cause_ns``: by rank, the host's time in what causes it (of "communication" and
-    "straggler", where the host does not wait: 0); ``rank``: the straggler, or None."""
-
-    label: Label
-    ranks: tuple[Content, ...]
-    wall_ns: int
-    healed_ns: int
-    cause_ns: tuple[int, ...]
-    rank: int | None = None
-
-    @property
-    def won_ns(self) -> int:
-        """How much shorter the run is without its cause."""
-        return self.wall_ns - self.healed_ns
-
-
-HEALED: dict[Label, Callable[[Op], Op | None]] = {
-    "loader": lambda op: op._replace(length=40 * US),
-    "pageable": lambda op: op._replace(pageable=False, length=op.length // 10),
-    "sync": lambda _: None,
-    "gap": lambda _: None,
-    "checkpoint": lambda _: None,
-    "sync copy": lambda op: op._replace(blocking=False, stream=COPY),
-}
-"""What of an op that is the cause remains when healed."""
-
-
-def simulated(label: Label, seed: int, ranks: int, steps: int, *, heal: bool = False) -> tuple[list[Rank], int | None]:
-    """All ranks after all steps. ``heal``: with the cause taken away and all else as it was."""
+def ail(label: Label, seed: int = 0, ranks: int = 2, steps: int = 6) -> tuple[Content, ...]:
+    """Simulate the loop with this ailment, a Content for each rank; the same arguments always give the same."""
     rng = random.Random(f"{label} {seed}")
     scale = rng.uniform(0.8, 1.4)
     each = [Rank(r, now=rng.randrange(50 * US)) for r in range(ranks)]
-    straggler = rng.randrange(ranks) if label == "straggler" and ranks > 1 else None
-    slow = {straggler: 1.5} if straggler is not None and not heal else {}
+    slow = {rng.randrange(ranks): 1.5} if label == "straggler" and ranks > 1 else {}
     for number in range(steps):
         for op in step(number, label, rng, scale):
-            if heal and op.cause:
-                rest = HEALED[label](op)
-                if rest is None:
-                    continue
-                op = rest
-            if heal and label == "communication" and op.what == "collective":
-                op = op._replace(length=300 * US)
-            if heal and label == "launch" and op.what == "kernel":
-                for rank in each:  # a graph: one launch for all
-                    rank.now -= LAUNCH - 200
             do(op, each, slow)
     for rank in each:
         rank.end_step()
         rank.wait(max(rank.free.values()), "cudaDeviceSynchronize")
-    return each, straggler
-
-
-def wall(each: list[Rank]) -> int:
-    """From the first start to the last end."""
-    return max(e.end for r in each for e in r.events) - min(e.start for r in each for e in r.events)
-
-
-def ail(label: Label, seed: int = 0, ranks: int = 2, steps: int = 6) -> Labelled:
-    """A labelled loop; the same arguments always give the same."""
-    each, straggler = simulated(label, seed, ranks, steps)
-    healed, _ = simulated(label, seed, ranks, steps, heal=True)
-    contents = tuple(Content(r.rank, tuple(r.events), tuple(r.samples)) for r in each)
-    whole = wall(each)
-    healed_ns = whole if label == "healthy" else wall(healed)
-    return Labelled(label, contents, whole, healed_ns, tuple(r.cause_ns for r in each), straggler)
+    return tuple(Content(r.rank, tuple(r.events), tuple(r.samples)) for r in each)

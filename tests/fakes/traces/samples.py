@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from . import kineto, nsys
 from .kineto import Style
-from .loop import Label, Labelled, ail
+from .loop import Label, ail
 
 SOUND_EVILS = ("graph", "experts", "sync", "stacks")
 """Those that are sound JSON, and that every tool reads."""
@@ -40,33 +40,29 @@ def paths(folder: Path, sample: Sample) -> list[Path]:
     return [folder / f"{sample.name}-rank{rank}.json.gz" for rank in range(sample.ranks)]
 
 
-def write(folder: Path) -> list[kineto.Written]:
-    """Writes all of them; what the Kineto files mean, in the order of SAMPLES and ranks."""
-    written = []
+def write(folder: Path) -> None:
+    """Write all of them."""
     for sample in SAMPLES:
         loop = ail(sample.label, sample.seed, sample.ranks, 2 if sample.label == "launch" else 4)
-        for path, content in zip(paths(folder, sample), loop.ranks, strict=True):
-            written.append(kineto.write(path, content, sample.style))
-    return written
+        for path, content in zip(paths(folder, sample), loop, strict=True):
+            kineto.write(path, content, sample.style)
 
 
-def write_reports(folder: Path) -> list[nsys.Written]:
-    """Writes the reports."""
-    return [
-        nsys.write(folder / f"{label}-{version}.sqlite", ail(label, 0, 2, 2).ranks, version, ("unified", "ranges"))  # type: ignore[arg-type]
-        for label, version in REPORTS
-    ]
+def write_reports(folder: Path) -> None:
+    """Write the reports."""
+    for label, version in REPORTS:
+        nsys.write(folder / f"{label}-{version}.sqlite", ail(label, 0, 2, 2), version, ("unified", "ranges"))  # type: ignore[arg-type]
 
 
-def labelled(folder: Path, label: Label, seed: int = 0, ranks: int = 2) -> tuple[Labelled, list[Path], Path]:
-    """A loop with its label, its Kineto files by rank and its one report, in a folder of their own."""
+def labelled(folder: Path, label: Label, seed: int = 0, ranks: int = 2) -> tuple[list[Path], Path]:
+    """A loop's Kineto files by rank and its one report, in a folder of their own."""
     loop = ail(label, seed, ranks)
     at = folder / f"{label.replace(' ', '_')}-{seed}"
     at.mkdir(parents=True, exist_ok=True)
     style = Style(layout="two" if seed % 2 else "compact")
-    files = [kineto.write(at / f"rank{content.rank}.pt.trace.json.gz", content, style).path for content in loop.ranks]
+    files = [kineto.write(at / f"rank{content.rank}.pt.trace.json.gz", content, style) for content in loop]
     version = list(nsys.VERSIONS)[seed % len(nsys.VERSIONS)]
-    return loop, files, nsys.write(at / "report.sqlite", loop.ranks, version).path
+    return files, nsys.write(at / "report.sqlite", loop, version)
 
 
 if __name__ == "__main__":

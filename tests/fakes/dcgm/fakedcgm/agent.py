@@ -25,10 +25,6 @@ def dcgmInit() -> int:
     return _call("dcgmInit", byref(c_void_p()))
 
 
-def dcgmShutdown() -> int:
-    return _call("dcgmShutdown")
-
-
 def dcgmVersionInfo() -> Any:
     answer = structs.c_dcgmVersionInfo_v2()
     answer.version = structs.dcgmVersionInfo_version2
@@ -46,12 +42,6 @@ def dcgmStopEmbedded(dcgm_handle: c_void_p) -> int:
     return _call("dcgmStopEmbedded", dcgm_handle)
 
 
-def dcgmConnect(ip_address: str) -> c_void_p:
-    handle = c_void_p()
-    _call("dcgmConnect", ip_address, byref(handle))
-    return handle
-
-
 def dcgmConnect_v2(
     ip_address: str, connectParams: Any, version: int = structs.c_dcgmConnectV2Params_version
 ) -> c_void_p:
@@ -65,19 +55,11 @@ def dcgmDisconnect(dcgm_handle: c_void_p) -> int:
     return _call("dcgmDisconnect", dcgm_handle)
 
 
-def _devices(function: str, dcgm_handle: c_void_p) -> list[int]:
+def dcgmGetAllDevices(dcgm_handle: c_void_p) -> list[int]:
     ids = (c_uint * structs.DCGM_MAX_NUM_DEVICES)()
     count = c_uint()
-    _call(function, dcgm_handle, ids, byref(count))
+    _call("dcgmGetAllDevices", dcgm_handle, ids, byref(count))
     return list(ids[: count.value])
-
-
-def dcgmGetAllDevices(dcgm_handle: c_void_p) -> list[int]:
-    return _devices("dcgmGetAllDevices", dcgm_handle)
-
-
-def dcgmGetAllSupportedDevices(dcgm_handle: c_void_p) -> list[int]:
-    return _devices("dcgmGetAllSupportedDevices", dcgm_handle)
 
 
 def dcgmGetGpuInstanceHierarchy(dcgm_handle: c_void_p) -> Any:
@@ -97,29 +79,6 @@ def dcgmGroupAddEntity(dcgm_handle: c_void_p, group_id: c_void_p, entityGroupId:
     return _call("dcgmGroupAddEntity", dcgm_handle, group_id, entityGroupId, entityId)
 
 
-def dcgmGroupAddDevice(dcgm_handle: c_void_p, group_id: c_void_p, gpu_id: int) -> int:
-    return _call("dcgmGroupAddDevice", dcgm_handle, group_id, gpu_id)
-
-
-def dcgmGroupRemoveEntity(dcgm_handle: c_void_p, group_id: c_void_p, entityGroupId: int, entityId: int) -> int:
-    return _call("dcgmGroupRemoveEntity", dcgm_handle, group_id, entityGroupId, entityId)
-
-
-def dcgmGroupGetInfo(dcgm_handle: c_void_p, group_id: c_void_p) -> Any:
-    four = structs.MAJOR >= 4
-    answer = structs.c_dcgmGroupInfo_v3() if four else structs.c_dcgmGroupInfo_v2()
-    answer.version = structs.make_dcgm_version(type(answer), 3 if four else 2)
-    _call("dcgmGroupGetInfo", dcgm_handle, group_id, byref(answer))
-    return answer
-
-
-def dcgmGroupGetAllIds(dcgmHandle: c_void_p) -> list[Any]:
-    groups = (c_void_p * 64)()
-    count = c_uint()
-    _call("dcgmGroupGetAllIds", dcgmHandle, groups, byref(count))
-    return list(groups[: count.value])
-
-
 def dcgmGroupDestroy(dcgm_handle: c_void_p, group_id: c_void_p) -> int:
     return _call("dcgmGroupDestroy", dcgm_handle, group_id)
 
@@ -133,14 +92,6 @@ def dcgmFieldGroupCreate(dcgm_handle: c_void_p, fieldIds: Sequence[int], fieldGr
 
 def dcgmFieldGroupDestroy(dcgm_handle: c_void_p, fieldGroupId: c_void_p) -> int:
     return _call("dcgmFieldGroupDestroy", dcgm_handle, fieldGroupId)
-
-
-def dcgmFieldGroupGetInfo(dcgm_handle: c_void_p, fieldGroupId: c_void_p) -> Any:
-    answer = structs.c_dcgmFieldGroupInfo_v1()
-    answer.version = structs.dcgmFieldGroupInfo_version1
-    answer.fieldGroupId = fieldGroupId
-    _call("dcgmFieldGroupGetInfo", dcgm_handle, byref(answer))
-    return answer
 
 
 def dcgmUpdateAllFields(dcgm_handle: c_void_p, waitForUpdate: int) -> int:
@@ -175,20 +126,6 @@ def dcgmGetValuesSince_v2(
         c_object(userData),
     )
     return following.value
-
-
-def dcgmGetLatestValues_v2(
-    dcgm_handle: c_void_p, groupId: c_void_p, fieldGroupId: c_void_p, enumCB: Any, userData: Any
-) -> int:
-    return _call("dcgmGetLatestValues_v2", dcgm_handle, groupId, fieldGroupId, enumCB, c_object(userData))
-
-
-def dcgmEntityGetLatestValues(dcgmHandle: c_void_p, entityGroup: int, entityId: int, fieldIds: Sequence[int]) -> Any:
-    values = (structs.c_dcgmFieldValue_v1 * len(fieldIds))()
-    ids = (c_uint16 * len(fieldIds))(*fieldIds)
-    count = c_uint(len(fieldIds))
-    _call("dcgmEntityGetLatestValues", dcgmHandle, c_uint(entityGroup), c_uint32(entityId), ids, count, values)
-    return values
 
 
 def dcgmEntitiesGetLatestValues(dcgmHandle: c_void_p, entities: list[Any], fieldIds: Sequence[int], flags: int) -> Any:

@@ -271,17 +271,9 @@ class HostEngine:
             raise Refused(MAX_LIMIT)
         entities.append((kind, number))
 
-    def group_remove(self, _client: int, group: int, kind: int, number: int) -> None:
-        if (kind, number) not in self._group(group):
-            raise Refused(BADPARAM)
-        self._group(group).remove((kind, number))
-
     def group_destroy(self, _client: int, group: int) -> None:
         self._group(group)
         del self._groups[group]
-
-    def group_ids(self, _client: int) -> list[int]:
-        return list(self._groups)
 
     def group_info(self, _client: int, group: int) -> tuple[int, str, list[Entity]]:
         entities = list(self._group(group))

@@ -90,21 +90,12 @@ def _group_create(engine: HostEngine, client: int, message: Message) -> None:
     message.put("Qi", 1032, group, 0)
 
 
-def _group_change(name: str) -> "Command":
-    def run(engine: HostEngine, client: int, message: Message) -> None:
-        engine.request(client, name, message.get_all("III", 0))
-
-    return run
+def _group_add(engine: HostEngine, client: int, message: Message) -> None:
+    engine.request(client, "group_add", message.get_all("III", 0))
 
 
 def _group_destroy(engine: HostEngine, client: int, message: Message) -> None:
     engine.request(client, "group_destroy", (message.get("I", 0),))
-
-
-def _group_ids(engine: HostEngine, client: int, message: Message) -> None:
-    ids = engine.request(client, "group_ids", ())[:64]
-    message.put(f"{len(ids)}I", 0, *ids)
-    message.put("I", 256, len(ids))
 
 
 def _group_info(most: int) -> "Command":
@@ -205,15 +196,13 @@ def _commands(major: int) -> dict[tuple[int, int], Known]:
     known = {
         10: Known(_version, 540, 1, -1),
         11: Known(_group_create, 1072, 1, 1040),
-        12: Known(_group_change("group_remove"), 40, 1, 12),
         13: Known(_group_destroy, 32, 1, 4),
-        15: Known(_group_ids, 288, 1, 260),
         16: Known(_group_info(entities), HEADER.size + info_end + 16, 2 if major >= 4 else 1, info_end + 8),
         25: Known(_update_all, 32, 1, 4),
         29: Known(_watch, 56, 1, 28),
         30: Known(_unwatch, 56, 1, 28),
         34: Known(_devices, 164, 1, 136),
-        35: Known(_group_change("group_add"), 40, 1, 12),
+        35: Known(_group_add, 40, 1, 12),
         36: Known(_login, 32, 1, 4),
         38: Known(_fields_create, 560, 1, 528),
         39: Known(_fields_destroy, 560, 1, 528),

@@ -130,27 +130,6 @@ class c_dcgmMigHierarchy_v2(_Decoding):
 c_dcgmMigHierarchy_version2 = make_dcgm_version(c_dcgmMigHierarchy_v2, 2)
 
 
-class c_dcgmGroupInfo_v2(_Decoding):
-    _fields_ = (
-        ("version", c_uint), ("count", c_uint), ("groupName", c_char * DCGM_MAX_STR_LENGTH),
-        ("entityList", c_dcgmGroupEntityPair_t * 64),
-    )  # fmt: skip
-
-
-class c_dcgmGroupInfo_v3(_Decoding):
-    _fields_ = (*c_dcgmGroupInfo_v2._fields_[:3], ("entityList", c_dcgmGroupEntityPair_t * 1024))
-
-
-class c_dcgmFieldGroupInfo_v1(_Decoding):
-    _fields_ = (
-        ("version", c_uint), ("numFieldIds", c_uint), ("fieldGroupId", ctypes.c_void_p),
-        ("fieldGroupName", c_char * DCGM_MAX_STR_LENGTH), ("fieldIds", c_ushort * 128),
-    )  # fmt: skip
-
-
-dcgmFieldGroupInfo_version1 = make_dcgm_version(c_dcgmFieldGroupInfo_v1, 1)
-
-
 class c_dcgmFieldValue_v1_value(ctypes.Union):
     _fields_ = (
         ("i64", c_int64), ("dbl", c_double), ("str", c_char * DCGM_MAX_STR_LENGTH), ("blob", c_byte * DCGM_MAX_BLOB_LENGTH)

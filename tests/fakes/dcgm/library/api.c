@@ -14,7 +14,6 @@ void fake_address(struct header *message, u32 length, u32 module, u32 command, u
      fake_ask(connection, &(message).header, sizeof(message), sizeof(message)))
 
 API R dcgmInit(void) { return DcgmFieldsInit(); }
-API R dcgmShutdown(void) { return OK; }
 API const char *dcgmErrorString(R code) {
     static _Thread_local char text[32];
     snprintf(text, sizeof text, "error %d", code);
@@ -50,22 +49,16 @@ API R dcgmConnect_v2(const char *address, struct connect_params *params, handle 
     if (r) fake_disconnect(*connection);
     return r;
 }
-API R dcgmConnect(const char *address, handle *connection) {
-    struct connect_params params = {.version = VERSION(params, 2)};
-    return dcgmConnect_v2(address, &params, connection);
-}
 API R dcgmDisconnect(handle connection) { return fake_disconnect(connection); }
 
-static R devices(handle connection, int supported, u32 *ids, int *count) {
-    struct { struct header header; int supported; u32 ids[MAX_DEVICES]; int count, result; } m = {.supported = supported};
+API R dcgmGetAllDevices(handle connection, u32 *ids, int *count) {
+    struct { struct header header; int supported; u32 ids[MAX_DEVICES]; int count, result; } m = {.supported = 0};
     R r = ASK(connection, m, 1, GET_ALL_DEVICES);
     if (r) return r;
     *count = m.count;
     memcpy(ids, m.ids, sizeof *ids * m.count);
     return m.result;
 }
-API R dcgmGetAllDevices(handle connection, u32 *ids, int *count) { return devices(connection, 0, ids, count); }
-API R dcgmGetAllSupportedDevices(handle connection, u32 *ids, int *count) { return devices(connection, 1, ids, count); }
 
 struct instance { struct entity entity, parent; char uuid[128]; u32 gpu, instance, compute, profile, slices; };
 struct hierarchy { u32 version, count; struct instance instances[MAX_DEVICES * 14]; };
@@ -88,30 +81,15 @@ API R dcgmGroupCreate(handle connection, int type, const char *name, handle *gro
     *group = m.group;
     return r ? r : m.result;
 }
-static R change_group(handle connection, handle group, u32 kind, u32 id, u32 order) {
-    struct { struct header header; u32 group, kind, id; int result; } m = {.group = (u32)group, .kind = kind, .id = id};
-    R r = ASK(connection, m, 1, order);
-    return r ? r : m.result;
-}
 API R dcgmGroupAddEntity(handle connection, handle group, u32 kind, u32 id) {
-    return change_group(connection, group, kind, id, GROUP_ADD_ENTITY);
-}
-API R dcgmGroupAddDevice(handle connection, handle group, u32 gpu) { return change_group(connection, group, 1, gpu, GROUP_ADD_ENTITY); }
-API R dcgmGroupRemoveEntity(handle connection, handle group, u32 kind, u32 id) {
-    return change_group(connection, group, kind, id, REMOVE_ENTITY);
+    struct { struct header header; u32 group, kind, id; int result; } m = {.group = (u32)group, .kind = kind, .id = id};
+    R r = ASK(connection, m, 1, GROUP_ADD_ENTITY);
+    return r ? r : m.result;
 }
 API R dcgmGroupDestroy(handle connection, handle group) {
     struct { struct header header; u32 group; int result; } m = {.group = (u32)group};
     R r = ASK(connection, m, 1, GROUP_DESTROY);
     return r ? r : m.result;
-}
-API R dcgmGroupGetAllIds(handle connection, handle *groups, u32 *count) {
-    struct { struct header header; u32 groups[MAX_GROUPS], count; int result; } m = {.count = 0};
-    R r = ASK(connection, m, 1, GROUP_GET_ALL_IDS);
-    if (r || m.result) return r ? r : m.result;
-    *count = m.count;
-    for (u32 i = 0; i < m.count; i++) groups[i] = m.groups[i];
-    return OK;
 }
 R fake_group_info(handle connection, handle group, struct group_info *info, i64 *now) {
     struct message { struct header header; u32 group; struct group_info info; i64 now; int result; } *m = calloc(1, sizeof *m);
@@ -127,10 +105,6 @@ R fake_group_info(handle connection, handle group, struct group_info *info, i64 
     }
     free(m);
     return r;
-}
-API R dcgmGroupGetInfo(handle connection, handle group, struct group_info *info) {
-    if (!info) return BADPARAM;
-    return info->version != VERSION(*info, MAJOR >= 4 ? 3 : 2) ? VER_MISMATCH : fake_group_info(connection, group, info, NULL);
 }
 
 struct field_group_message { struct header header; struct field_group_info info; int result; };

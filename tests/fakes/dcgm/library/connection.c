@@ -129,11 +129,6 @@ static void release(struct connection *c) {
     free(c);
 }
 
-static u32 timeout_ms(void) {
-    const char *text = getenv("FAKEDCGM_TIMEOUT_MS");
-    return text ? (u32)atol(text) : 60000;
-}
-
 static R ask_remote(handle h, struct header *message, size_t length, size_t capacity) {
     struct connection *c = acquire(h);
     if (!h) return BADPARAM;
@@ -144,9 +139,7 @@ static R ask_remote(handle h, struct header *message, size_t length, size_t capa
     struct waiter w = {.head = {MAGIC, 0, (int)length, MODULE_COMMAND, OK}, .body = body}, **place;
     struct timespec end;
     clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += timeout_ms() / 1000;
-    end.tv_nsec += timeout_ms() % 1000 * 1000000L;
-    if (end.tv_nsec >= 1000000000L) end.tv_sec++, end.tv_nsec -= 1000000000L;
+    end.tv_sec += 60;
     uint64_t one = 1;
     pthread_mutex_lock(&c->lock);
     if (c->dead)

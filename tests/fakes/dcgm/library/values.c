@@ -8,7 +8,6 @@ struct packed_number { struct packed head; union { i64 i64; double dbl; } value;
 struct buffer { size_t size; int count; char *data; };
 
 typedef int (*entity_callback)(u32 group, u32 entity, struct value_v1 *values, int count, void *user);
-typedef int (*gpu_callback)(u32 gpu, struct value_v1 *values, int count, void *user);
 
 static void take(struct buffer *b, const char *data, size_t size) {
     *b = (struct buffer){.size = size, .data = malloc(size + 1)};
@@ -118,35 +117,6 @@ API R dcgmEntitiesGetLatestValues(handle connection, const struct entity *entiti
     free(found.data);
     return r;
 }
-API R dcgmEntityGetLatestValues(handle connection, u32 kind, u32 id, const u16 *fields, u32 count, struct value_v1 *values) {
-    struct buffer found;
-    struct entity entity = {kind, id};
-    if (!fields || !count || !values) return BADPARAM;
-    R r = latest(connection, 0, &entity, 1, 0, fields, count, 0, &found);
-    size_t at = 0, i = 0;
-    for (const struct packed *p; !r && i < count && (p = next(&found, &at));) fill_v1(p, &values[i++]);
-    free(found.data);
-    return r;
-}
-API R dcgmGetLatestValuesForFields(handle connection, int gpu, const u16 *fields, u32 count, struct value_v1 *values) {
-    return dcgmEntityGetLatestValues(connection, 1, (u32)gpu, fields, count, values);
-}
-
-static int give(const struct packed *p, gpu_callback gpu, entity_callback entity, void *user) {
-    struct value_v1 v;
-    fill_v1(p, &v);
-    return gpu ? gpu(p->entity, &v, 1, user) : entity(p->group, p->entity, &v, 1, user);
-}
-API R dcgmGetLatestValues_v2(handle connection, handle group, handle fields, entity_callback callback, void *user) {
-    struct buffer found;
-    if (!callback) return BADPARAM;
-    R r = latest(connection, group, NULL, 0, fields, NULL, 0, 0, &found);
-    size_t at = 0;
-    for (const struct packed *p; !r && (p = next(&found, &at));)
-        if (give(p, NULL, callback, user)) break;
-    free(found.data);
-    return r;
-}
 
 struct multiple { struct header header; u32 kind, id, field; i64 start, end; u32 order, count; int result; u32 size; char buffer[SAMPLES_BUFFER]; };
 static R multiple(handle connection, struct entity e, u16 field, i64 start, i64 end, struct buffer *found) {
@@ -175,23 +145,25 @@ static R multiple(handle connection, struct entity e, u16 field, i64 start, i64 
     return r;
 }
 
-static R since(handle connection, handle group, handle fields, i64 start, i64 *next_start, gpu_callback gpu, entity_callback entity, void *user) {
+API R dcgmGetValuesSince_v2(handle connection, handle group, handle fields, i64 start, i64 *next_start, entity_callback callback, void *user) {
     struct field_group_info wanted = {.version = VERSION(wanted, 1), .id = fields};
     struct group_info *info = calloc(1, sizeof *info);
     i64 now = 0;
-    R r = (!gpu && !entity) || !next_start ? BADPARAM : OK;
+    R r = !callback || !next_start ? BADPARAM : OK;
     if (!r) *next_start = start;
     if (!r) r = dcgmFieldGroupGetInfo(connection, &wanted);
     if (!r) r = fake_group_info(connection, group, info, &now);
-    for (u32 i = 0; !r && gpu && i < info->count; i++)
-        if (info->entities[i].group > 1) r = NOT_SUPPORTED;
     for (u32 i = 0; !r && i < info->count; i++)
         for (u32 j = 0; !r && j < wanted.count; j++) {
             struct buffer found;
             r = multiple(connection, info->entities[i], wanted.fields[j], start, now, &found);
             size_t at = 0;
             int enough = 0;
-            for (const struct packed *p; !r && !enough && (p = next(&found, &at));) enough = give(p, gpu, entity, user);
+            for (const struct packed *p; !r && !enough && (p = next(&found, &at));) {
+                struct value_v1 v;
+                fill_v1(p, &v);
+                enough = callback(p->group, p->entity, &v, 1, user);
+            }
             free(found.data);
             if (enough) goto end; /* as it was: nothing is said of what comes next */
         }
@@ -199,10 +171,4 @@ static R since(handle connection, handle group, handle fields, i64 start, i64 *n
 end:
     free(info);
     return r;
-}
-API R dcgmGetValuesSince_v2(handle connection, handle group, handle fields, i64 start, i64 *next_start, entity_callback callback, void *user) {
-    return since(connection, group, fields, start, next_start, NULL, callback, user);
-}
-API R dcgmGetValuesSince(handle connection, handle group, handle fields, i64 start, i64 *next_start, gpu_callback callback, void *user) {
-    return since(connection, group, fields, start, next_start, callback, NULL, user);
 }
