@@ -259,7 +259,7 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     _shares("idle between two steps, while no data is loaded", 0.02, 0.2),
     "See what runs between the steps (logging, checkpoints, results that are fetched, validation): do it less often, later, "
     "or in another thread.",
-    needs=(("kernels",), ("steps",)), explains=("gpu_gaps", "low_utilization"),
+    needs=(("kernels",), ("steps",)), explains=("gpu_gaps",),
 )  # fmt: skip
 def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if GPUs are idle after a step and before the next, while no data is loaded."""

@@ -230,6 +230,13 @@ def ranks(n: int = 3) -> list[Timeline]:
     return found
 
 
+@pytest.mark.parametrize(("n", "others"), [(2, "the other rank 250 µs"), (4, "the others 250 µs in the median")])
+def test_a_late_rank_is_compared_with_the_others(n: int, others: str) -> None:
+    verdicts = combined(analyze_timeline(own) for own in ranks(n)).verdicts
+    title = next(verdict.title for verdict in verdicts if verdict.code == "straggling_rank")
+    assert title == f"rank:1 is late: it spends 50 µs in communication, {others}"
+
+
 def test_ranks_are_combined_on_one_clock() -> None:
     found = combined(analyze_timeline(own) for own in ranks())
     assert [gpu.rank for gpu in found.gpus] == [0, 1, 2]
