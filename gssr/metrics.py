@@ -283,6 +283,7 @@ TRACE_METRICS: tuple[Metric, ...] = (
     _share("copy", "Copy", "copy", "Share of time in which memory was copied or set."),
     _share("exposed_copy", "Exposed copy", "ex.copy", "Copies while nothing was computed or communicated."),
     _share("waiting", "Waiting", "wait", "Share of time in which a stream or a thread waited for another."),
+    _share("working", "Work", "work", "Share of time in which a thread did anything but communicate and wait."),
     _share("api", "API", "api", "Share of time in calls of the GPU's interface."),
     _share("ranges", "Ranges", "ranges", "Share of time in named ranges, and in nothing within them."),
     _share("io", "I/O", "io", "Share of time in reading and writing, and in loading data."),

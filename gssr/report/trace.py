@@ -14,12 +14,14 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.metrics import Metric
+from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.traces.call_tree import CallTree, places_text
 from gssr.model.traces.idle import MOST_GAPS
 from gssr.model.traces.pipelines import stages, transfer_waits
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.traces.trace_results import CAUSES, Cause, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
 from gssr.model.verdicts.words import took
+from gssr.render.breakdown import LEAST_SHOWN
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
 from gssr.render.columns import bar, strip
 from gssr.render.function_names import distinct_names, short_name
@@ -196,10 +198,12 @@ def _fills(marks: Glyphs) -> str:
 def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     """Draw the split as a bar with its legend, the hidden share of communication if there is any, and the share busy
     over time. The heading says which part of the breakdown's time it is of."""
-    about = "from the first work to the last"
+    about = "from the first kernel or copy to the last"
     if trace.breakdown is not None and trace.breakdown.gpu_seconds > 0:
         of_breakdown = percent(trace.span_ns / 1e9 / trace.breakdown.gpu_seconds)
-        about = "" if of_breakdown == percent(1.0) else f"first work to last: {of_breakdown} of the time above"
+        about = (
+            "" if of_breakdown == percent(1.0) else f"first kernel or copy to last: {of_breakdown} of the time above"
+        )
     rows = section("How well used?", width, marks, about)
     room = max(width - LABEL, 8)
     rows.append(labelled("split", width, *split_bar([_share(trace, key) for _, key, _ in PARTS], room, marks)))
@@ -213,7 +217,7 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
         rows += remark(
             f"{percent(hidden)} of the communication lies under computation", width, "plain", label="overlap"
         )
-    rows += _flops(trace, width)
+    rows += _copies_outside_kernels(trace, width) + _flops(trace, width)
     values = over_time(trace, room)
     begin, end = trace.extent or (0, 0)
     left, right = took(begin), took(end)
@@ -223,6 +227,18 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
         *remark(f"share busy, {'mean of the GPUs; ' if len(trace.gpus) > 1 else ''}{marks.levels[0]} 0, "
                 f"{marks.levels[-1]} 100 %", width),
     ]  # fmt: skip
+
+
+def _copies_outside_kernels(trace: TraceAnalysis, width: int) -> list[Row]:
+    """Say how much of the exposed copies the breakdown does not count as waits for copies; no rows if it is little."""
+    breakdown = trace.breakdown
+    if breakdown is None:
+        return []
+    outside = _sum(trace, "exposed_copy_ns") - breakdown.by_gpu[:, POSITIONS["idle.copies"]].sum() * 1e9
+    if outside < LEAST_SHOWN * breakdown.gpu_seconds * 1e9:
+        return []
+    where = "before a GPU's first kernel, after its last or within the GPU"
+    return remark(f"{took(outside)} of them are {where}: above these are no waits", width, label="copies")
 
 
 def _flops(trace: TraceAnalysis, width: int) -> list[Row]:

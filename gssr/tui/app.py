@@ -62,7 +62,7 @@ from gssr.tui.shared.panel import Words
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.top_bar import TopBar
 from gssr.tui.themes import DEFAULT, FEW_COLOURS, MARKED_WITHOUT_COLOURS, NO_COLOURS, THEMES, Palette, text_variables
-from gssr.tui.view import Scene, ScreenName, View
+from gssr.tui.view import TITLES, Scene, ScreenName, View
 from gssr.tui.wire import Wire, thrifty
 
 if TYPE_CHECKING:
@@ -557,6 +557,23 @@ class LiveScreen(KeysInOrder):
         if name == "calls":
             return part is not None or self.view.screen == "calls"
         return name != "compare" or len(self._watches) > 1
+
+    def on_key(self, event: Key) -> None:
+        """Say why there is no tab, if the key would be that of one."""
+        name = next((tab.name for number, tab in enumerate(TABS, 1) if event.key == str(number)), None)
+        if name is not None and self.results and len(self.screen_stack) == 1 and not self._offers(name):
+            self.show_notice(self._why_not_offered(name, self.results[0]))
+
+    def _why_not_offered(self, name: ScreenName, result: Result) -> str:
+        """Say why a screen has nothing to show of this result."""
+        title = TITLES[name]
+        if result.part is not None and result.part.trace.profile is not None:
+            return f"There is no {title}: a profile holds sums of calls, which {TITLES['calls']} shows."
+        if name == "compare":
+            return f"There is no {title}: only one run is open. gssr tui A B opens two."
+        if result.traced:
+            return f"There is no {title} of samples: v on {TITLES['time']} shows the traces."
+        return f"There is no {title}: it shows traces, and none is open."
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
         """Look at the screen whose tab was chosen, unless another one has been chosen since, or the app has closed its

@@ -62,6 +62,7 @@ class View:
             self.metric, self.span, self.end, columns, self.cursor,
             gpus=self.selection, rows=rows, grouped=self.grouped, level=self.level, opened=self.opened,
             tables=self.screen in ("calls", "compare"), alike=self.alike, around=self.screen == "why", place=self.place,
+            compared=self.screen == "balance",
         )  # fmt: skip
 
     def down(self, **changes: object) -> "View":

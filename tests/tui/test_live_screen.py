@@ -173,6 +173,11 @@ def test_compare_is_there_with_a_second_run_only(recording: str, tmp_path: Path)
     async def without(pilot: Pilot[int]) -> None:
         assert not alone.query_one("#tabs #compare").display
         await pilot.press("6", "7")
+        await until(pilot, lambda: len(alone._notifications) == 2)
+        compare, calls = (each.message for each in alone._notifications)
+        assert compare.startswith("There is no Compare: only one run is open.") and calls.startswith(
+            "There is no Calls:"
+        )
         assert alone.view.screen == "job"
         offered = {each.binding.action for each in alone.screen.active_bindings.values()}
         assert {"tab('job')", "tab('why')"} <= offered and not {"tab('compare')", "tab('calls')"} & offered

@@ -207,7 +207,9 @@ def test_bars_are_sorted_and_lead_to_their_gpu_and_nodes_to_theirs(plants: dict[
         await pilot.press("4")
         await pilot.pause(0.3)
         text = seen(app)
-        assert "less than if all were as busy" in text and "imbalance over time" in text and "lowest of 8 nodes" in text
+        assert (
+            "less than if each did as much as" in text and "imbalance over time" in text and "lowest of 8 nodes" in text
+        )
         bars = app.query_one(GpuBars)
         bars.focus()
         await pilot.press("end", "home")

@@ -73,7 +73,8 @@ class Query:
     Of traces only: ``level``: what the lines are (None: the trace's own first); ``opened``: show the one GPU asked for
     track by track; ``tables``: make tables of names; ``only``: which intervals count; ``alike``: lines are bands of
     rows that spend their time alike, whenever; ``around``: tell what is open at the cursor, and all that is known of
-    one interval: the one with index ``place``, or the innermost at the cursor for -1.
+    one interval: the one with index ``place``, or the innermost at the cursor for -1; ``compared``: the lines are compared
+    with each other, by default in what they compute, as waiting for others in communication counts as busy.
     """
 
     metric: str = ""
@@ -97,6 +98,7 @@ class Query:
     alike: bool = False
     around: bool = False
     place: int = -1
+    compared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

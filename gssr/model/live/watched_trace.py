@@ -225,7 +225,8 @@ class WatchedTrace:
         span = max(newest - first, FINEST) if query.span is None else query.span
         width = query.width or _width(span, query.columns, query.span is None)
         n, begin, step = _columns(query, width, self._first, self._last)
-        metric = query.metric if query.metric in level.metrics or ":" in query.metric else "busy"
+        usual = level.work if query.compared else "busy"
+        metric = query.metric if query.metric in level.metrics or ":" in query.metric else usual
         grid = self._remembered(
             (some, name, metric, begin, step, n), lambda: _grid(level, metric, begin, step, min(n, _at_most(n_gpus)), n)
         )

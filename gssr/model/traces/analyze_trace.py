@@ -45,7 +45,7 @@ from gssr.model.traces.part import TracePiece, are, group_rows, part_of
 from gssr.model.traces.pipelines import transfers_of
 from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.sampled_functions import both_sampled, sampled_functions
-from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
+from gssr.model.traces.segments import common, covered_by, in_parts, stretches, subsets, union
 from gssr.model.traces.trace_results import (
     BINS,
     CAUSES,
@@ -676,7 +676,10 @@ def _of_gpu(
     in_steps = np.zeros(len(own_steps), np.int64)
     step_times = part.times(own_steps)
     beside = covered.times_on_host(gpu, links)
-    waits, late_host, blocked = no_waits(beside), LateHost(), beside[Waits._fields.index("blocked")]
+    waits, late_host = no_waits(beside), LateHost()
+    named = ("loader", "blocked", "between_steps")
+    loading, blocked, apart = (beside[Waits._fields.index(name)] for name in named)
+    elsewhere = covered_by(*(each for each in (loading, apart) if each is not None))
     n_kernels = under = exposed_collectives = 0
     last_collective: int | None = None
     ns, before, types = np.zeros(4, np.int64), np.zeros((4, bins + 1), np.int64), np.zeros(8, np.int64)
@@ -691,7 +694,7 @@ def _of_gpu(
         causes.append(idling.by_cause(idle))
         longest.append(idling.longest(idle))
         waits = add_waits(waits, beside, idling.not_waiting(idle).some)
-        late = idling.split_late_host(idle, blocked)
+        late = idling.split_late_host(idle, blocked, elsewhere)
         late_host = LateHost(*(so_far + more for so_far, more in zip(late_host, late, strict=True)))
         (start, end), category = part.times(rows), part.category[rows]
         of_types = [

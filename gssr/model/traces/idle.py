@@ -95,9 +95,10 @@ def not_waiting(idle: Idle) -> Segments:
     return Segments(idle.start, np.where(idle.rest == _DEPENDENCY, idle.start + idle.host, idle.end))
 
 
-def split_late_host(idle: Idle, blocked: Segments | None) -> LateHost:
+def split_late_host(idle: Idle, blocked: Segments | None, elsewhere: Segments) -> LateHost:
     """Split the time in which the host was late by what kind of gap it was in. ``blocked``: when a thread waited in a call
-    for the GPU; None where no such calls were traced."""
+    for the GPU; None where no such calls were traced. ``elsewhere``: times that count as something else than a late host."""
+    late = idle.host - (elsewhere.before(idle.start + idle.host) - elsewhere.before(idle.start))
     is_drained = np.zeros(len(idle.start), np.bool_)
     if blocked is not None and len(blocked.start):
         at = np.searchsorted(blocked.start, idle.start, "right") - 1
@@ -105,7 +106,7 @@ def split_late_host(idle: Idle, blocked: Segments | None) -> LateHost:
     is_brief = ~is_drained & (idle.host < BRIEF)
     is_long = ~is_drained & (idle.length >= LONG)
     kinds = (is_drained, is_brief, ~(is_drained | is_brief | is_long))
-    return LateHost(*(int(idle.host[kind].sum()) for kind in kinds))
+    return LateHost(*(int(late[kind].sum()) for kind in kinds))
 
 
 def by_cause(idle: Idle) -> dict[Cause, tuple[int, int]]:

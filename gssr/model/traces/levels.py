@@ -73,6 +73,9 @@ _THREAD_SPLIT: dict[Category, str] = {
 _OF_THREADS: dict[str, _Share] = {
     "busy": _Share(dict.fromkeys(_THREAD_SPLIT.values(), 1)),
     **{name: _Share({name: 1}, name) for name in _THREAD_SPLIT.values()},
+    "working": _Share(
+        {name: 1 for name in _THREAD_SPLIT.values() if name not in ("communication", "waiting")}, "communication"
+    ),
     "idle": _Share({"time": 1, **dict.fromkeys(_THREAD_SPLIT.values(), -1)}),
 }
 
@@ -139,6 +142,11 @@ class Level:
             ranks = {tracks[at].rank for at in np.flatnonzero(wanted).tolist()}
             wanted |= np.array([track.kind != "gpu_stream" and track.rank in ranks for track in tracks], bool)
         return np.flatnonzero(wanted)
+
+    def lasts_less(self, start: float, end: float) -> bool:
+        """Tell whether some row's time, of which its shares are, begins or ends between two times (s)."""
+        time = self.layer("time")
+        return bool(((time.start > round(start * 1e9)) | (time.end < round(end * 1e9))).any())
 
     def ready_to_zoom(self) -> bool:
         """Tell whether a part of the time costs less to look at than all of it."""
@@ -304,6 +312,14 @@ class Level:
             *launches,
             *dict.fromkeys(counter_name(counter) for counter in self._part.timeline.counters),
         )
+
+    @property
+    def work(self) -> str:
+        """The metric by which rows are compared: what they compute where some of them communicate, since waiting for
+        others in communication counts as busy."""
+        if "communication" not in self.metrics:
+            return "busy"
+        return "working" if "working" in self.metrics else "compute"
 
     def _added(
         self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int

@@ -53,7 +53,8 @@ class TraceCourse(NamedTuple):
 class Waits(NamedTuple):
     """How long a GPU was idle while something went on beside it, ns; None where the trace holds nothing of the kind.
     ``loader``: data was being loaded. ``blocked``: a thread waited in a call for the GPU. ``sync_copy``, ``sync_memset``: in
-    one that copies or sets and returns when that is done. ``between_steps``: after one step and before the next."""
+    one that copies or sets and returns when that is done. ``between_steps``: after one step and before the next, and no data
+    was loaded."""
 
     loader: int | None = None
     blocked: int | None = None
@@ -63,9 +64,9 @@ class Waits(NamedTuple):
 
 
 class LateHost(NamedTuple):
-    """How long a GPU was idle because the host was late, ns. ``after_waits``: in gaps that began while a thread waited in a
-    call for the GPU, so that nothing more was launched. ``brief``: in others in which it was late for less than 1 ms.
-    ``longer``: in the rest, but for gaps of 0.5 s and more."""
+    """How long a GPU was idle because the host was late within a step and loaded no data, ns. ``after_waits``: in gaps that
+    began while a thread waited in a call for the GPU, so that nothing more was launched. ``brief``: in others in which it
+    was late for less than 1 ms. ``longer``: in the rest, but for gaps of 0.5 s and more."""
 
     after_waits: int = 0
     brief: int = 0
@@ -376,6 +377,15 @@ class TraceAnalysis:
         if self.extent is None or self.like_hta:
             return sum(gpu.span_ns for gpu in self.gpus)
         return len(self.gpus) * (self.extent[1] - self.extent[0])
+
+    @property
+    def job_ns(self) -> int:
+        """Return the time of all GPUs together from the beginning of the job's files to their end, of which breakdown and
+        verdicts tell shares. As HolisticTraceAnalysis counts, ``span_ns``."""
+        windows = [gpu.book.window for gpu in self.gpus if gpu.book is not None]
+        if not windows:
+            return self.span_ns
+        return len(windows) * (max(end for _, end in windows) - min(begin for begin, _ in windows))
 
     @property
     def idle_ns(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.gpu_vendors import AMD, NVIDIA, say
+from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.results import Finding, Severity
 from gssr.model.traces import call_tree
 from gssr.model.traces.idle import BRIEF, LAUNCH, LONG
@@ -100,7 +101,7 @@ def _span(trace: TraceAnalysis) -> tuple[float, float]:
 
 def _share(trace: TraceAnalysis, ns: int) -> float:
     """Divide a time (``ns``, added up over GPUs) by the time of all GPUs. Returns a share, 0-1."""
-    return ns / max(trace.span_ns, 1)
+    return ns / max(trace.job_ns, 1)
 
 
 def _won(trace: TraceAnalysis, ns: int, what: str) -> Finding:
@@ -128,9 +129,19 @@ def _idle(trace: TraceAnalysis, name: str) -> int:
 
 
 def _late(trace: TraceAnalysis, name: str) -> int:
-    """Add up, over all GPUs, the idle time (ns) in which the host was late in gaps of the kind ``name``, a field of
-    gssr.model.traces.trace_results.LateHost."""
+    """Add up, over all GPUs, the idle time (ns) in which the host was late within a step and loaded no data, in gaps
+    of the kind ``name``, a field of gssr.model.traces.trace_results.LateHost."""
     return sum(getattr(gpu.late_host, name) for gpu in trace.gpus)
+
+
+def _waiting_ns(trace: TraceAnalysis) -> int | None:
+    """Return the time of all GPUs in which they do nothing but wait for others in communication of all ranks (ns), as the
+    breakdown has it. None if that can't be told, or GPUs wait in sends and receives as well."""
+    breakdown = trace.breakdown
+    waiting = POSITIONS["communication.waiting"]
+    if breakdown is None or breakdown.confidence[waiting] == "guess" or any(gpu.exposed_p2p_ns for gpu in trace.gpus):
+        return None
+    return round(float(breakdown.by_gpu[:, waiting].sum()) * 1e9)
 
 
 def _graded(trace: TraceAnalysis, ns: int, rule: Rule) -> Severity | None:
@@ -152,7 +163,7 @@ def _shares(what: str, warning: float, critical: float, source: str = OURS) -> t
     _shares("idle while data is loaded", 0.02, 0.2),
     "Load ahead in other processes, into pinned memory; decode and augment once, beforehand; keep the data on fast, local "
     "storage.",
-    needs=(("kernels",), ("ranges",)), explains=("gpu_gaps", "low_utilization", "empty_between_steps"),
+    needs=(("kernels",), ("ranges",)), explains=("gpu_gaps", "low_utilization"),
 )  # fmt: skip
 def loader_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if GPUs are idle while the program loads data."""
@@ -202,9 +213,9 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
 
 
 @register_rule(
-    "warning", "{who} is late: it spends {own} in communication, the median rank {others}",
+    "warning", "{who} is late: it spends {own} in communication, {others}",
     (
-        Threshold("warning", 0.05, "this much less of its time than the median rank spends in communication, as a ratio"),
+        Threshold("warning", 0.05, "this much less of its time than the others' median in communication, as a ratio"),
         Threshold("critical", 0.25, "from this difference on it is critical"),
     ),
     "The rank that comes last to a collective waits least in it: look for more work, a slower GPU or a slower loader on "
@@ -212,19 +223,25 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
 def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if one GPU spends clearly less time in communication than the median GPU, so that the others seem to wait
-    for it. None if the difference is below the threshold. Raises Unknown for a single GPU."""
+    """Match if one GPU spends clearly less time in communication than the others, so that they seem to wait for it. None
+    if the difference to the median of the others is below the threshold. Raises Unknown for a single GPU."""
     if len(trace.gpus) < 2:
         raise Unknown("there is one GPU")
     spent = np.array([gpu.communication_ns for gpu in trace.gpus], np.float64)
-    least, middle = int(spent.argmin()), float(np.median(spent))
+    least = int(spent.argmin())
+    middle = float(np.median(np.delete(spent, least)))
     gpu = trace.gpus[least]
     late = (middle - spent[least]) / max(gpu.span_ns, 1)
     if late <= 0 or late < rule.at("warning"):
         return None
-    words = {"who": gpu.place, "own": took(spent[least]), "others": took(middle)}
-    exposed = np.array([each.exposed_communication_ns for each in trace.gpus], np.float64)
-    wait = int(np.minimum(np.maximum(spent - spent[least], 0), exposed).sum())  # what computation hides costs nothing
+    others = f"the other rank {took(middle)}" if len(spent) == 2 else f"the others {took(middle)} in the median"
+    words = {"who": gpu.place, "own": took(spent[least]), "others": others}
+    wait = _waiting_ns(trace)
+    if wait is None:
+        exposed = np.array([each.exposed_communication_ns for each in trace.gpus], np.float64)
+        wait = int(
+            np.minimum(np.maximum(spent - spent[least], 0), exposed).sum()
+        )  # what computation hides costs nothing
     evidence = (
         finding_in_words(
             "late",
@@ -239,14 +256,16 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "warning", "Between steps the GPUs are idle for {lost}",
-    _shares("idle between two steps", 0.02, 0.2),
+    _shares("idle between two steps, while no data is loaded", 0.02, 0.2),
     "See what runs between the steps (logging, checkpoints, results that are fetched, validation): do it less often, later, "
     "or in another thread.",
     needs=(("kernels",), ("steps",)), explains=("gpu_gaps",),
 )  # fmt: skip
 def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if GPUs are idle after a step and before the next."""
-    return _while_idle(trace, rule, "between_steps", "idle between steps", "if the next step's work were there")
+    """Match if GPUs are idle after a step and before the next, while no data is loaded."""
+    return _while_idle(
+        trace, rule, "between_steps", "idle between steps, and no data was loaded", "if the next step's work were there"
+    )
 
 
 @register_rule(
@@ -351,7 +370,11 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
     moved = _bytes(found.n_bytes) if found.n_sized == found.n else "an unknown size"
     evidence = (
         _of_time(trace, max(found.total_ns, lost), rule, f"for {moved}"),
-        _won(trace, lost, "the copies that nothing hides, or the idle time in their calls"),
+        _won(
+            trace,
+            lost,
+            "the copies that nothing hides, those before the first kernel among them, or the idle time in their calls",
+        ),
     )
     return RuleMatch({"count": f"{found.n:,}", "time": took(found.total_ns)}, evidence, severity, _span(trace))
 
@@ -370,7 +393,7 @@ def exposed_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     if severity is None:
         return None
     evidence = (
-        _of_time(trace, lost, rule, "in nothing but copies"),
+        _of_time(trace, lost, rule, "in nothing but copies, also before the first kernel and after the last"),
         _won(trace, lost, "if all of them were hidden"),
     )
     return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
@@ -442,10 +465,12 @@ def exposed_communication(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     if severity is None:
         return None
     hidden = 1 - lost / max(sum(gpu.communication_ns for gpu in trace.gpus), 1)
+    waits = min(_waiting_ns(trace) or 0, lost)
+    but = f" but the waits for the last rank ({took(waits)})" if waits else ""
     evidence = (
         _of_time(trace, lost, rule, "in nothing but communication"),
         finding_in_words("overlap", hidden, f"{percent(hidden)} of the communication lies under computation"),
-        _won(trace, lost, "if all of it were hidden"),
+        _won(trace, lost - waits, f"if all of it{but} were hidden"),
     )
     return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
 
@@ -546,15 +571,16 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     needs=(("kernels",), ("launches",)), explains=("low_utilization",),
 )  # fmt: skip
 def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match if GPUs are idle for long because the host is late with the next work, in gaps that no call that waits for
-    them began. What short_kernels tells of does not count, nor do the gaps that gpu_gaps names."""
+    """Match if GPUs are idle for long because the host is late with the next work, within steps and not loading data, in
+    gaps that no call that waits for them began. What short_kernels tells of does not count, nor do the gaps that gpu_gaps
+    names."""
     is_of_short = _n_single_short(trace) >= _SHORT_SHARE * sum(gpu.n_kernels for gpu in trace.gpus)
     lost = _late(trace, "longer") + (0 if is_of_short else _late(trace, "brief"))
     severity = _graded(trace, lost, rule)
     if severity is None:
         return None
     long_enough = f" for {took(BRIEF)} or more at a time" if is_of_short else ""
-    what = f"idle: waiting for the CPU{long_enough}, in gaps below {took(LONG)}"
+    what = f"idle: waiting for the CPU{long_enough}, neither loading data nor between steps, in gaps below {took(LONG)}"
     gaps = [gap for gap in trace.gaps if gap.cause == "host" and gap.length_ns < LONG]
     evidence = (
         _of_time(trace, lost, rule, what),

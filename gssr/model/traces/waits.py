@@ -8,7 +8,7 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.model.traces.launches import Links
 from gssr.model.traces.part import TracePiece, group_rows
-from gssr.model.traces.segments import Segments, common, union
+from gssr.model.traces.segments import Segments, common, union, without
 from gssr.model.traces.trace_results import CallTotals, Waits
 from gssr.model.traces.trace_steps import between
 from gssr.traces.timeline import OPERATIONS, Kind
@@ -74,7 +74,9 @@ class CoveredTimes:
             rows = [None if each is None else each(numbers) for each in self._rows_by(kind)]
             steps = rows.pop()
             covered = [None if each is None else union(*self._part.times(each)) for each in rows]
-            covered.append(between(self._part, steps) if steps is not None and len(steps) > 1 else None)
+            apart = between(self._part, steps) if steps is not None and len(steps) > 1 else None
+            loading = covered[Waits._fields.index("loader")]
+            covered.append(apart if apart is None or loading is None else without(apart, loading.some))
             self._covered[kind, numbers] = tuple(covered)
         return self._covered[kind, numbers]
 

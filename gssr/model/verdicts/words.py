@@ -77,14 +77,14 @@ def percent(ratio: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Say a length of time, s: ``1.5 s``, ``90 s``, ``2.5 min``, ``12 min``, ``3.2 h``."""
+    """Say a length of time, s: ``1.5 s``, ``90 s``, ``2.5 min``, ``12 min``, ``3.2 h``, from two days on ``333 days``."""
     if seconds < 9.95:
         return f"{seconds:.2g} s"
     if seconds < 119.5:
         return f"{seconds:.0f} s"
     if seconds < 7170:
         return f"{seconds / 60:.{0 if seconds >= 597 else 1}f} min".replace(".0 ", " ")
-    return f"{seconds / 3600:.3g} h"
+    return f"{seconds / 3600:.3g} h" if seconds < 2 * 86400 else f"{_three(seconds / 86400)} days"
 
 
 def took(ns: float) -> str:

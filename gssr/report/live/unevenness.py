@@ -80,7 +80,8 @@ def costs(frame: Result, found: Imbalance) -> str:
     the first is unknown or below _TOLD."""
     if found.resolved is None or found.resolved < _TOLD:
         return ""
-    less = f"The {frame.noun}s do {percent(found.resolved)} less than if all were as busy as the busiest at each moment"
+    most = f"if each did as much as the {frame.noun} that does most at each moment"
+    less = f"The {frame.noun}s do {percent(found.resolved)} less than {most}"
     breakdown = None if frame.judgement is None else frame.judgement.breakdown
     if breakdown is None:
         return f"{less}."

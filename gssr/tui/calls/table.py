@@ -77,7 +77,8 @@ class CallTable(LineTable):
             order = order if self.descending else order[::-1]
         every = count(len(names), "name")
         hits = f"{len(rows):,} of {every} hold {self.sought}" if self.sought else every
-        self.border_title = in_part(f"{ABOUT[self.name_of_table]}, {hits}", self._part)
+        base = ", shares of all these" if "share" in columns else ""
+        self.border_title = in_part(f"{ABOUT[self.name_of_table]}, {hits}{base}", self._part)
         other_way = self.descending != self.descends_at_first(self.sort)
         way = "" if not other_way else ", last first" if self.sort == _NAME else ", least first"
         self.border_subtitle = f"by {columns[self.sort].title}{way}"

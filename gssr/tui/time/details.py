@@ -51,12 +51,14 @@ def _names(result: Result, means: Mapping[str, float | None]) -> list[str]:
 
 
 class NameUse(NamedTuple):
-    """A name in a stretch of time: how often it was there, and for how long together, ns."""
+    """A name in a stretch of time: how often it was there, for how long together in the stretch (``total``), and how long
+    it takes on average, the parts outside of the stretch included (``mean``); both ns."""
 
     name: str
     category: int
     n: int
     total: int
+    mean: float
 
 
 class Details(RowsPanel):
@@ -150,7 +152,8 @@ class Details(RowsPanel):
         used = names_in(result, part, self.view, low, high)
         most = max((each.total for each in used), default=1)
         share_size = max(min(width // 5, 30), 12)
-        head = f"  {'total':>10} {'count':>9} {'mean':>10}  {'share':<{share_size}} name"
+        where = "selected" if self.marked else "in sight"
+        head = f"  {where:>10} {'count':>9} {'mean':>10}  {'share of all':<{share_size}} name"
         rows: list[Row] = [(Span(head[:width], "dim"),)]
         every = sum(each.total for each in used)
         shown = used[: max(height - 1, 0)]
@@ -161,7 +164,7 @@ class Details(RowsPanel):
             role: Role = OF_TRACE[each.category].role
             filled = max(round(each.total / most * (share_size - 8)), 1)
             share = percent(each.total / every if every else None)
-            text = f"  {exact(each.total / NS):>10} {each.n:>9,} {exact(each.total / each.n / NS):>10}  "
+            text = f"  {exact(each.total / NS):>10} {each.n:>9,} {exact(each.mean / NS):>10}  "
             drawn = self.glyphs.bar * filled + " " * (share_size - 8 - filled)
             rows.append((Span(text), Span(drawn, role), Span(f"{share:>8} "), Span(name)))
         if not used:
@@ -171,7 +174,8 @@ class Details(RowsPanel):
 
 def names_in(result: Result, part: TracePart, view: View, low: float, high: float) -> list[NameUse]:
     """Sum the time that each name took between ``low`` and ``high`` (s) on the tracks that are looked at, the longest
-    first. Intervals count with the part inside; nested ones count each. Marks do not count. Empty if there are none."""
+    first. Intervals count with the part inside, in the mean with their whole length; nested ones count each. Marks do not
+    count. Empty if there are none."""
     own = part.trace.intervals
     begin, end = round(low * NS), round(high * NS)
     if view.opened and part.lanes is not None:
@@ -193,9 +197,10 @@ def names_in(result: Result, part: TracePart, view: View, low: float, high: floa
         return []
     ids, at = np.unique(own.name[places], return_inverse=True)
     total, n = np.bincount(at, time), np.bincount(at)
+    mean = np.bincount(at, own.length[places]) / n
     sample = places[np.unique(at, return_index=True)[1]]
     order = np.argsort(-total, kind="stable")
     return [
-        NameUse(part.trace.names[int(ids[k])], int(own.category[sample[k]]), int(n[k]), int(total[k]))
+        NameUse(part.trace.names[int(ids[k])], int(own.category[sample[k]]), int(n[k]), int(total[k]), float(mean[k]))
         for k in order.tolist()
     ]

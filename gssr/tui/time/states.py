@@ -35,7 +35,12 @@ class States(TimePanel):
             self._breakdown = found
         noun = result.noun
         at = "at the cursor" if view.cursor is not None else "in this window"
-        self.border_title = f"what {noun} time is for, {at}" if result.part else f"where the GPU time goes, {at}"
+        if result.part is None:
+            self.border_title = f"where the GPU time goes, {at}"
+            return
+        if view.cursor is None and result.part.level.lasts_less(result.window.start, result.window.end):
+            at = f"from the first work of a {noun} to the last"
+        self.border_title = f"what {noun} time is for, {at}"
 
     @property
     def _in_marks(self) -> bool:

@@ -209,8 +209,12 @@ def test_a_loader_explains_the_gaps() -> None:
         events.add(Kind.RANGE, f"ProfilerStep#{step}", at, 900_000 * US)
         events.add(Kind.CPU_OP, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at, 600_000 * US)
         events.launched("gemm", at + 600_100 * US, at + 600_200 * US, 250_000 * US)
-    codes = [verdict.code for verdict in analyze_timeline(events.timeline()).verdicts]
-    assert codes == ["loader_waits"]
+    found = analyze_timeline(events.timeline())
+    won = {
+        verdict.code: next(finding.value for finding in verdict.evidence if finding.metric == "won")
+        for verdict in found.verdicts
+    }
+    assert won == pytest.approx({"loader_waits": 2 * 0.6, "empty_between_steps": 2 * 0.1})  # no time is told twice
 
 
 def ranks(n: int = 3) -> list[Timeline]:
@@ -224,6 +228,13 @@ def ranks(n: int = 3) -> list[Timeline]:
                         CPU._replace(rank=rank))  # fmt: skip
         found.append(events.timeline(unix_ns=10**18 + 1_000 * rank))
     return found
+
+
+@pytest.mark.parametrize(("n", "others"), [(2, "the other rank 250 µs"), (4, "the others 250 µs in the median")])
+def test_a_late_rank_is_compared_with_the_others(n: int, others: str) -> None:
+    verdicts = combined(analyze_timeline(own) for own in ranks(n)).verdicts
+    title = next(verdict.title for verdict in verdicts if verdict.code == "straggling_rank")
+    assert title == f"rank:1 is late: it spends 50 µs in communication, {others}"
 
 
 def test_ranks_are_combined_on_one_clock() -> None:
