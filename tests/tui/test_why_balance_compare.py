@@ -31,7 +31,7 @@ from gssr.tui.compare.effect_table import EffectTable
 from gssr.tui.compare.sentence import CompareSentence
 from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.table import GpuTable
-from gssr.tui.shared.verdict_card import command_of
+from gssr.tui.shared.verdict_card import command_of, evidence_bar
 from gssr.tui.why.account import AccountTree, items_of
 from gssr.tui.why.causes import Causes
 from tests import looking
@@ -306,3 +306,22 @@ def test_every_size_draws_in_ascii(plants: dict[str, str], size: tuple[int, int]
             assert size[1] < 10 or drawn.isascii(), {char for char in drawn if ord(char) > 127}
 
     work([plants["before"], plants["after"]], steps, size, ASCII)
+
+
+def test_a_short_screen_says_what_to_do_where_the_sentence_says_what_is_lost(tmp_path: Path) -> None:
+    path = str(tmp_path / "train.sql")
+    generate(path, "train", 4, 0.05, 0.2)
+
+    async def look(pilot: Pilot[int], app: LiveScreen) -> None:
+        await until(pilot, lambda: "waiting for copies." in seen(app))
+        text = " ".join(seen(app).split())
+        assert "▲ → Copy from pinned memory" in text and "between host and GPU" not in text
+
+    work([path], look, size=(80, 24))
+
+
+def test_a_share_is_a_bar_of_the_whole() -> None:
+    finding = Finding("share", 0.25, 0.05, "25 %")
+    assert text_of(evidence_bar(finding, "warning", 20, UTF8)).count("━") == 4 and evidence_bar(
+        finding, "info", 20, ASCII
+    )

@@ -15,11 +15,13 @@ MOST_CARDS = 3
 
 
 def is_in_headline(verdict: Verdict, judgement: Judgement) -> bool:
-    """Tell whether the sentence on where the GPU time went already says what this verdict's title says was lost."""
-    lost = clean(verdict.title).partition(" of the GPU time ")[2]
+    """Tell whether the sentence on where the GPU time went already says what this verdict's title says was lost, or begins
+    to."""
+    lost = clean(verdict.title).partition(" of the GPU time is ")[2]
     if judgement.breakdown is None or not lost:
         return False
-    return lost in headline(judgement.breakdown, judgement.leading_loss)
+    told = headline(judgement.breakdown, judgement.leading_loss).rpartition(" % is ")[2].rstrip(".")
+    return bool(told) and (lost in told or lost.startswith(told.removesuffix(" (a guess)")))
 
 
 class VerdictCards(Drawing, Vertical):

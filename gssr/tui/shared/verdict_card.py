@@ -124,12 +124,13 @@ def command_of(verdict: Verdict) -> str:
 
 
 def evidence_bar(finding: Finding, severity: Severity, width: int, glyphs: Glyphs) -> Row:
-    """Draw a number as a bar of ``width`` cells with a mark at its limit; empty if it has no limit or both are 0."""
+    """Draw a number as a bar of ``width`` cells with a mark at its limit; empty if it has no limit or both are 0. All of the
+    width is 1 for a ratio, otherwise somewhat more than the greater of number and limit."""
     if finding.threshold is None:
         return ()
-    most = max(abs(finding.value), abs(finding.threshold)) * _BEYOND
+    most = max(abs(finding.value), abs(finding.threshold))
     is_ratio = finding.metric == "share" or metric_of(finding.metric).unit == RATIO
-    full = min(most, 1.0) if is_ratio and most <= _BEYOND else most
+    full = 1.0 if is_ratio and most <= 1 else most * _BEYOND
     if not full > 0:
         return ()
     filled = length(min(abs(finding.value) / full, 1.0), width, glyphs)
