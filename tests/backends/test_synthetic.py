@@ -133,9 +133,9 @@ def test_training_has_its_features_within_twenty_seconds() -> None:
     assert max(everyone[:25]) < 0.1  # start-up
     assert min(everyone[31:40]) > 0.7
     dips = [tick for tick in range(31, 120) if everyone[tick] < 0.5 <= everyone[tick - 1]]
-    assert dips == [41, 81]
-    assert max(everyone[127:142]) < 0.1  # checkpoint
-    assert rows[0][133]["pcie_tx_bytes"] > 10e9
+    assert dips == [42, 85]
+    assert max(everyone[137:152]) < 0.1  # checkpoint
+    assert rows[0][143]["pcie_tx_bytes"] > 10e9
     assert mean(rows[0][31:40], "tensor_active") > 0.5
     assert mean(rows[0][31:40], "nvlink_tx_bytes") > 50e9
 

@@ -194,5 +194,14 @@ def test_nodes_and_processes_have_a_row_a_second_where_asked_for(tmp_path: Path)
     assert {extent.n for use in uses[1:] for extent in use.values()} == {130}
     found = analyze(run)
     assert found.host is not None and 0 < (found.host.cpu_utilization or 0) < 0.5
-    waits = {"io_wait", "cpu_starved", "transfer_bound"}
-    assert not waits & {verdict.code for verdict in found.judgement.verdicts}, "nothing holds a synthetic job up"
+    waits = {"io_wait", "cpu_starved"}
+    assert not waits & {verdict.code for verdict in found.judgement.verdicts}, "what its host does holds no GPU up"
+
+
+@pytest.mark.parametrize("every_ms", [100, 490, 500, 1000])
+def test_training_is_the_same_at_any_sampling_interval(every_ms: int, tmp_path: Path) -> None:
+    """Its waits are out of step with samples, so that none of them sees too much or too little of them."""
+    generate(str(tmp_path / "a.sql"), "train", 1, 0.1, every_ms / 1e3)
+    found = analyze(open_recording(tmp_path / "a.sql").runs[0])
+    assert found.judgement.breakdown is not None
+    assert found.judgement.breakdown.share("idle.copies") == pytest.approx(0.083, abs=0.01)

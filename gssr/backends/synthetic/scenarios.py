@@ -215,8 +215,8 @@ _TRAINING_START = (_LOADING_LIBRARIES, (Pulse(-1.0, 3.9),))
 _TRAINING_MEMORY = ((0.4, 0.6), (1.1, 13.4), (1.9, 27.0), (2.6, 20.5), (4.0, 7.5))
 _TRAINING_PHASES = (
     _TRAINING_START,
-    (_WAITING_FOR_DATA, (Pulse(4.0, 0.5, 3.7),)),
-    (_CHECKPOINT, (Pulse(12.4, 1.9), Pulse(180.4, 3.7, 180.0))),
+    (_WAITING_FOR_DATA, (Pulse(4.14, 0.5, 30 / 7),)),  # out of step with samples, 42 from checkpoint to checkpoint
+    (_CHECKPOINT, (Pulse(13.4, 1.9), Pulse(180.4, 3.7, 180.0))),
 )
 
 _STENCIL_SWEEP = LoadLevel(
@@ -242,7 +242,7 @@ _PROFILING = tuple(metric.name for metric in METRICS if metric.dcgm is not None 
 SCENARIOS: dict[str, Scenario] = {
     "train": Scenario(
         "a training run: tensor-heavy, NVLink busy, waits for data every few seconds, checkpoints, one straggler",
-        "start-up 3 s; a wait of 0.5 s every 3.7 s; checkpoints at 12.4 s (1.9 s long), 180 s, 360 s ... (3.7 s)",
+        "start-up 3 s; a wait of 0.5 s every 4.3 s; checkpoints at 13.4 s (1.9 s long), 180 s, 360 s ... (3.7 s)",
         _TRAINING_STEP,
         _TRAINING_PHASES,
         _TRAINING_MEMORY,
