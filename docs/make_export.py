@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+from marked_parts import with_parts
+
 from gssr.convert.tables import EXPORTED, ExportTable
 from gssr.convert.traces import TRACE_TABLES
 from gssr.metrics import BY_NAME
 from gssr.store.format.schema import Column
 
 PAGE = Path(__file__).with_name("export.md")
-BEGIN, END = "<!-- tables: made by docs/make_export.py -->\n", "<!-- end of tables -->"
 
 
 def tables() -> str:
@@ -42,11 +43,7 @@ def _line(column: Column) -> str:
 
 def page(text: str) -> str:
     """The page with its tables as the code has them now."""
-    before, begun, rest = text.partition(BEGIN)
-    _, ended, after = rest.partition(END)
-    if not (begun and ended):
-        raise ValueError(f"{PAGE.name} has no marked tables")
-    return f"{before}{BEGIN}{tables()}{END}{after}"
+    return with_parts(text, "make_export.py", {"tables": tables()})
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Writes docs/metrics.md from the catalogue: run it after every change to gssr/metrics.py or gssr/score.py."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from textwrap import wrap
+
+from marked_parts import table
 
 from gssr.gpu_vendors import AMD, say
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, METRICS, Metric
@@ -177,14 +178,16 @@ def page() -> str:
     """The text of docs/metrics.md."""
     parts = [INTRODUCTION, MEANING]
     parts.append(
-        table(
+        "\n"
+        + table(
             ("Metric", "Unit", "Kind", "What it means", "What it does not mean"),
             ((f"`{m.name}`", unit(m), m.kind, m.meaning, m.pitfalls) for m in METRICS),
         )
     )
     parts.append(SOURCES)
     parts.append(
-        table(
+        "\n"
+        + table(
             ("Metric", "On screen", "DCGM", "GPM", "Source"),
             (
                 (f"`{m.name}`", m.label, scaled(m.dcgm, m.dcgm_factor), scaled(m.gpm, m.gpm_factor), m.source)
@@ -195,7 +198,8 @@ def page() -> str:
     nvlink, clock = (say(AMD, BY_NAME[name].label) for name in ("nvlink_tx_bytes", "sm_clock"))
     parts.append(ON_AMD.format(nvlink=nvlink, clock=clock))
     parts.append(
-        table(
+        "\n"
+        + table(
             ("Metric", "Source", "What is other there"),
             ((f"`{m.name}`", m.amd.source, m.amd.differs or "–") for m in METRICS if m.amd),
         )
@@ -204,7 +208,8 @@ def page() -> str:
     parts += ["\n", *(f"{line}\n" for line in wrap(NOT_ON_AMD.format(never=never).strip(), 128))]
     parts.append(DERIVATION)
     parts.append(
-        table(
+        "\n"
+        + table(
             ("Metric", "Unit", "Sum of", "What it means", "What it does not mean", "Source"),
             (
                 (f"`{m.name}`", unit(m), ", ".join(f"`{part}`" for part in m.parts), m.meaning, m.pitfalls, m.source)
@@ -214,18 +219,21 @@ def page() -> str:
     )
     parts.append(REASONS)
     parts.append(
-        table(
+        "\n"
+        + table(
             ("Bit", "Name", "Meaning"), ((f"{bit:#05x}", f"`{name}`", text) for bit, name, text in CLOCK_EVENT_REASONS)
         )
     )
-    typical = table(("Program", "A", "F", "O", "Score"), map(_typical, PROGRAMS.items()))
+    typical = "\n" + table(("Program", "A", "F", "O", "Score"), map(_typical, PROGRAMS.items()))
     gemm = " and ".join(f"{saturation_score(1.0, tensor, 0.1):.2f}" for tensor in (0.8, 0.95))
     megatron = f"{saturation_score(1.0, 0.47, 0.1):.2f}"
     constants = {"alpha": ALPHA, "beta": BETA, "gamma": GAMMA, "lambda_": LAMBDA}
     parts.append(
         SCORE.format(definition=DEFINITION, caveat=CAVEAT, typical=typical, gemm=gemm, megatron=megatron, **constants)
     )
-    parts.append(table(("A", "F", "O", "Score"), ((*map(str, c), f"{saturation_score(*c):.6f}") for c in CHECKS)))
+    parts.append(
+        "\n" + table(("A", "F", "O", "Score"), ((*map(str, c), f"{saturation_score(*c):.6f}") for c in CHECKS))
+    )
     parts.append(EFFICIENCIES)
     return "".join(parts)
 
@@ -240,12 +248,6 @@ def _typical(program: tuple[str, str]) -> tuple[str, ...]:
     name, called = program
     inputs = inputs_of(name)
     return (called, *(f"{value:.2f}" for value in inputs), f"{saturation_score(*inputs):.2f}")
-
-
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A Markdown table."""
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n" + "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def unit(metric: Metric) -> str:

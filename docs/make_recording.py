@@ -3,6 +3,8 @@ layout.py."""
 
 from pathlib import Path
 
+from marked_parts import table, with_parts
+
 from gssr.metrics import FLOP_ACTIVE
 from gssr.store.format.layout import FIELDS, HEAD
 from gssr.store.format.schema import EVENT_KINDS, TABLES
@@ -53,6 +55,7 @@ def tables() -> str:
     """Every table and column."""
     return "".join(
         f"\n### {name}\n\n{ROWS[name]}\n"
+        + "\n"
         + table(
             ("Column", "Type", "Meaning"),
             [(f"`{column.name}`", column.type.removesuffix(" PRIMARY KEY"), column.meaning) for column in columns],
@@ -76,22 +79,9 @@ def fields() -> str:
     return table(("Kind of metric", "Its numbers"), rows)
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A Markdown table."""
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n" + "".join("| " + " | ".join(line) + " |\n" for line in lines)
-
-
 def page(text: str) -> str:
     """The page with its made parts as the code has them now."""
-    for name, made in sections().items():
-        begin, end = f"<!-- {name}: made by docs/make_recording.py -->\n", f"<!-- end of {name} -->"
-        before, found, rest = text.partition(begin)
-        _, closed, after = rest.partition(end)
-        if not (found and closed):
-            raise ValueError(f"{PAGE.name} has no part marked {name!r}")
-        text = f"{before}{begin}{made}\n{end}{after}"
-    return text
+    return with_parts(text, "make_recording.py", sections())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from marked_parts import with_parts
 from textual.binding import Binding
 from textual.widget import Widget
 
@@ -82,14 +83,7 @@ def _called(key: str) -> str:
 
 def page(text: str) -> str:
     """The page with its made parts as the code has them now."""
-    for name, made in sections().items():
-        begin, end = f"<!-- {name}: made by docs/make_tui.py -->\n", f"<!-- end of {name} -->"
-        before, found, rest = text.partition(begin)
-        _, closed, after = rest.partition(end)
-        if not (found and closed):
-            raise ValueError(f"{PAGE.name} has no part marked {name!r}")
-        text = f"{before}{begin}\n{made}\n{end}{after}"
-    return text
+    return with_parts(text, "make_tui.py", sections())
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from marked_parts import table, with_parts
+
 from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.traces.trace_rules import IN_TORCH
 from gssr.model.traces.trace_rules import TABLE as OF_TRACES
@@ -63,11 +65,6 @@ def _power_of_ten(value: float) -> str:
     return f"{value:.0e}".replace("e+0", "e")
 
 
-def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
-
-
 def _category(category: TimeCategory) -> tuple[str, ...]:
     codes = VERDICTS[category.name]
     for code in codes:
@@ -103,13 +100,13 @@ def _shown(value: Any) -> str:
 def _inference() -> str:
     parts = []
     for module_name, title in STEPS.items():
-        rows = _table(("Name", "Value", "What it means, and its source"), _constants(module_name))
+        rows = table(("Name", "Value", "What it means, and its source"), _constants(module_name))
         parts.append(f"**{title}** (`gssr/model/account/{module_name}.py`)\n\n{rows}")
     return "\n".join(parts)
 
 
 def _thresholds(rule: Rule) -> str:
-    return _table(
+    return table(
         ("Name", "Value", "What it means", "Source"),
         ((f"`{each.name}`", _number(each), each.meaning, each.source) for each in rule.thresholds),
     )
@@ -131,9 +128,10 @@ def sections() -> dict[str, str]:
     """The parts of the page that are made from the code, by the name of their marker."""
     head = ("Category", "The GPU then", "A loss", "Ordinary share", "Verdicts")
     return {
-        "categories": _table(head, map(_category, CATEGORIES))
+        "categories": table(head, map(_category, CATEGORIES))
         + f"\nA loss above its ordinary share is a warning, from {percent(CRITICAL)} of the GPU time on it is critical. "
-        f"From {percent(LEAST_TOLD)} of it on one below its ordinary share is an info.\n",
+        f"From {percent(LEAST_TOLD)} of it on one below its ordinary share is an info. Waiting for files, copies or "
+        f"the CPU as a [guess](#how-certain-it-is) is an info below {percent(TABLE.rule('io_wait').at('guess'))}.\n",
         "constants": _inference(),
         "common": _thresholds(TABLE.common),
         "rules": "".join(_rule(rule) for rule in TABLE.rules).rstrip("\n") + "\n",
@@ -144,14 +142,7 @@ def sections() -> dict[str, str]:
 
 def page(text: str) -> str:
     """The page with its made parts as the code has them now."""
-    for name, made in sections().items():
-        begin, end = f"<!-- {name}: made by docs/make_verdicts.py -->\n", f"<!-- end of {name} -->"
-        before, found, rest = text.partition(begin)
-        _, closed, after = rest.partition(end)
-        if not (found and closed):
-            raise ValueError(f"{PAGE.name} has no part marked {name!r}")
-        text = f"{before}{begin}\n{made}\n{end}{after}"
-    return text
+    return with_parts(text, "make_verdicts.py", sections())
 
 
 if __name__ == "__main__":
