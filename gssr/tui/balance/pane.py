@@ -15,7 +15,7 @@ from gssr.tui.view import View
 
 
 class BalancePane(ScreenPane):
-    """What does imbalance cost?"""
+    """Show what imbalance costs, and whom it is due to."""
 
     screen_name = "balance"
     panels = (BalanceSentence, GpuBars, ImbalanceOverTime, NodesAndPlaces)

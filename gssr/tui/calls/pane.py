@@ -35,7 +35,7 @@ _LEAST_FOR_PLACES = 18
 
 
 class CallsPane(SearchPane):
-    """What took the time?"""
+    """Show what took the time: tables, the message matrix or the call tree of a trace."""
 
     screen_name = "calls"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -228,6 +228,6 @@ class CallsPane(SearchPane):
         self.app.go_to_screen(view)
 
     def search(self, text: str) -> None:
-        """Show only the names that fit this text."""
+        """Show only the names that hold this text; "" shows all."""
         self._sought = text
         self._show()

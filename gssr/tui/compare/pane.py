@@ -17,7 +17,7 @@ from gssr.tui.view import View
 
 
 class ComparePane(ScreenPane):
-    """Was another run better?"""
+    """Show whether another run was better."""
 
     screen_name = "compare"
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -28,7 +28,7 @@ nothing that the list does not."""
 
 
 class GpusPane(SearchPane):
-    """Which GPUs differ?"""
+    """Show which GPUs differ: a list, a wall or the nodes, and all about the GPU at the cursor."""
 
     screen_name = "gpus"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -118,7 +118,7 @@ class GpusPane(SearchPane):
         self.app.push_screen(ChooseSeveral("columns of the table", options), chosen)
 
     def search(self, text: str) -> None:
-        """Show only the GPUs that pass this filter."""
+        """Show only the GPUs that pass this filter, such as ``nid0012* sm<30``; "" shows all."""
         self.app.filter_gpus(text)
 
     def focus_content(self) -> None:

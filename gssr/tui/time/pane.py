@@ -31,7 +31,7 @@ _LEAST_STATES = 3
 
 
 class TimePane(SearchPane):
-    """When was it not used?"""
+    """Show when the GPUs were not used: panels over one axis of time."""
 
     screen_name = "time"
     _shown: type[TimePanel] | None = None

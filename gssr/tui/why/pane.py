@@ -20,7 +20,7 @@ from gssr.tui.why.causes import Causes
 
 
 class WhyPane(ScreenPane):
-    """What keeps it from being saturated?"""
+    """Show what keeps the job from being saturated: the verdicts and the account of the GPU time."""
 
     screen_name = "why"
     panels = (Causes, AccountTree, OpenAround)
