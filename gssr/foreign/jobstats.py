@@ -147,6 +147,8 @@ def unpack(summary: str | bytes, name: str) -> Any:
     ForeignError."""
     if isinstance(summary, bytes):
         return decode(summary, name)
+    if summary.startswith(PREFIX.lower()):  # base64 knows small letters from capitals
+        raise ForeignError(f"{name}: can't be read: sacctmgr of Slurm before 23.02 made all its letters small")
     try:
         packed = base64.b64decode(summary.removeprefix(PREFIX), validate=True)
         unpacking = zlib.decompressobj(wbits=31)

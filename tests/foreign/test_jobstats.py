@@ -230,8 +230,9 @@ def test_summaries_alone_and_json_are_read_and_kept_apart(tmp_path: Path) -> Non
         (packed({"nodes": {"n1": {"gpu_total_memory": {"0": 5}}}, "total_time": 9}), "knows the utilization of no GPU"),
         ("JS1:" + base64.b64encode(gzip.compress(b" " * (20 << 20))).decode(), "unpacks to more than 16 MB"),
         ("JobID|Comment\n1|x\n", "has no column AdminComment"),
+        (f"AdminComment\n{packed(JOB).lower()}\n", "sacctmgr of Slurm before 23.02 made all its letters small"),
     ],
-    ids=["none", "no base64", "cut off", "a list", "no length", "no utilization", "a bomb", "no column"],
+    ids=["none", "no base64", "cut off", "a list", "no length", "no utilization", "a bomb", "no column", "small"],
 )
 def test_what_holds_nothing_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(ForeignError, match=r"^\S+jobs\.txt: [^\n]+$") as caught:

@@ -125,6 +125,21 @@ def test_lines_that_can_not_be_are_counted_and_cost_the_others_nothing() -> None
     assert (len(jobs), n_unreadable) == (3, 4)
 
 
+def test_a_job_that_slurm_began_again_counts_each_time() -> None:
+    """As sacct of Slurm 22.05.8 printed it, with its database: a node failed, and the job was queued again; one was
+    cancelled before it began anew, one runs."""
+    said = f"""{FULL}
+3_3|4|gssr|root|acct|debug|COMPLETED|1796029764|1796029780|16|billing=1,cpu=1,gres/gpu=1,node=1|arr
+5|5|gssr|root|acct|debug|NODE_FAIL|1796029802|1796029815|13|billing=3,cpu=3,gres/gpu=12,node=3|watched
+5|5|gssr|root|acct|debug|CANCELLED by 0|None|1796029850|0||watched
+6|6|gssr|root|acct|debug|NODE_FAIL|1796029853|1796029871|18|billing=3,cpu=3,gres/gpu=12,node=3|watched
+6|6|gssr|root|acct|debug|RUNNING|1796029992|Unknown|95|billing=3,cpu=3,gres/gpu=12,node=3|watched
+"""
+    jobs, n_unreadable = read_sacct(said.splitlines(keepends=True), 1796029992.0 + 95)
+    assert n_unreadable == 0
+    assert [round(job.gpu_hours * 3600) for job in jobs] == [16, 13 * 12, 18 * 12, 95 * 12]
+
+
 def test_gpus_are_the_total_or_the_sum_of_the_models() -> None:
     for tres, n in (("gres/gpu=4", 4), ("cpu=1,gres/gpu:a=2,gres/gpu:b=3", 5), ("gres/gpu:a=2,gres/gpu=2", 2), ("", 0)):
         assert gpus_of(tres) == n
