@@ -5,7 +5,6 @@ beside this file; a build of the package makes them anew."""
 import argparse
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -227,4 +226,6 @@ def write(prefix: Path, made: Mapping[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), pages() | completions())
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("prefix", type=Path, help="the folder to write into")
+    write(parser.parse_args().prefix, pages() | completions())

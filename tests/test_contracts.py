@@ -24,6 +24,11 @@ def test_imports_go_down_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert status == EXIT_STATUS_SUCCESS, capsys.readouterr().out
 
 
+def test_no_name_at_the_root_looks_like_an_option() -> None:
+    """As of a script's output folder where somebody asked for its help: commands with a wildcard take it for an option."""
+    assert not [name for name in os.listdir(ROOT) if name.startswith("-")]
+
+
 HEAVY = {
     "textual", "pandas", "numpy", "plotext", "rich", "sqlite_utils", "matplotlib", "pynvml", "sqlite3",
     "logging", "dataclasses", "subprocess", "asyncio",
