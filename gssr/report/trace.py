@@ -277,8 +277,9 @@ def split_bar(shares: Sequence[float], width: int, marks: Glyphs) -> Row:
 def over_time(trace: TraceAnalysis, n: int, name: str = "busy") -> Floats:
     """Return the share ``busy`` or in ``compute`` as the mean of all GPUs, [n] in equal columns of the job's time."""
     found = np.zeros(n)
-    for course in (gpu.course for gpu in trace.gpus):
-        found += course.between(course.busy if name == "busy" else course.types[0], *(trace.extent or (0, 0)), n)
+    for gpu in trace.gpus:
+        shares = gpu.busy_over_time if name == "busy" else gpu.types_over_time[0]
+        found += gpu.shares_between(shares, *(trace.extent or (0, 0)), n)
     return found / max(len(trace.gpus), 1)
 
 

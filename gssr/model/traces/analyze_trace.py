@@ -60,7 +60,6 @@ from gssr.model.traces.trace_results import (
     OwnMetric,
     Step,
     TraceAnalysis,
-    TraceCourse,
     Waits,
 )
 from gssr.model.traces.trace_rules import TABLE, judge_trace
@@ -86,7 +85,7 @@ from gssr.traces.timeline import (
 from gssr.workers import HERE, Workers, available_memory
 
 FEWER_BINS, MANY_GPUS = 60, 1000
-"""Columns of the course of each of more than MANY_GPUS, where BINS would take 20 KB a GPU."""
+"""Columns over time of each of more than MANY_GPUS, where BINS would take 20 KB a GPU."""
 MOST_STEP_TIMES = 1 << 23
 """Steps times GPUs: of more it is not worked out how busy the GPUs were in each step, which would take a minute."""
 PATH_IF_SMALL = "critical_path of a small file"
@@ -580,7 +579,6 @@ def _moved(part: TraceAnalysis, clock: Clock) -> TraceAnalysis:
             gpu._replace(
                 begin_ns=gpu.begin_ns + by,
                 book=gpu.book and gpu.book.moved(by),
-                course=gpu.course._replace(begin=gpu.course.begin + by, end=gpu.course.end + by),
             )
             for gpu in part.gpus
         ),
@@ -721,7 +719,7 @@ def _of_gpu(
     use = GpuUse(
         part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
-        waits, TraceCourse(begin, stop, shares[0], tuple(shares[1:])),
+        waits, shares[0], tuple(shares[1:]),
         0 if of_two is None else int(types[2] + types[6]) - exposed_collectives, late_host,
     )  # fmt: skip
     return _GpuMeasures(use, _added(causes), idling.longest(*longest), in_steps)

@@ -512,7 +512,7 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     if len(trace.gpus) < 2:
         raise Unknown("there is one GPU")
     extent = trace.extent or (0, 0)
-    busy = np.array([gpu.course.between(gpu.course.busy, *extent, BINS) for gpu in trace.gpus])
+    busy = np.array([gpu.shares_between(gpu.busy_over_time, *extent, BINS) for gpu in trace.gpus])
     any_busy = float(busy.max(axis=0).mean())  # at least: what takes turns within a bin is not seen
     lost = int((any_busy - float(busy.mean(axis=1).max())) * trace.span_ns)
     severity = _graded(trace, lost, rule)
@@ -601,7 +601,7 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if any GPU is busy for less than the threshold in any of the equal parts of the window (nsys:
     gpu_time_util)."""
     extent = trace.extent or (0, 0)
-    busy = np.concatenate([gpu.course.between(gpu.course.busy, *extent, _PARTS) for gpu in trace.gpus])
+    busy = np.concatenate([gpu.shares_between(gpu.busy_over_time, *extent, _PARTS) for gpu in trace.gpus])
     low = busy < rule.at("busy")
     if not low.any():
         return None
