@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.traces.cube_anchor import Anchor, CubeMetric, read_anchor
-from gssr.traces.timeline import Clock, Intervals, Measured, Profile, Timeline, TraceError, TraceSource
+from gssr.traces.timeline import Clock, Measured, Profile, Timeline, TraceError, TraceSource, no_intervals
 
 _BLOCK = 512
 _MOST_MEMBERS = 100_000
@@ -72,12 +72,6 @@ def read_cube(path: str) -> Timeline:
     )
     profile = Profile(anchor.parent, anchor.name, anchor.paradigm, anchor.role, tuple(metrics))
     return Timeline((source,), Clock(), anchor.tracks, anchor.names, no_intervals(), profile=profile)
-
-
-def no_intervals() -> Intervals:
-    """Return intervals [0], for timelines without times."""
-    none, short, byte = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int8)
-    return Intervals(none, none, short, short, byte, byte, none, none, byte)
 
 
 def _members(stream: BinaryIO) -> dict[str, range]:
