@@ -84,13 +84,7 @@ def lengths_of(
         keys: turns the different codes, ascending, into their keys; codes that turn into the same key become one.
         sums: by name, values [n] that are added up by key; None: nothing.
     """
-    codes, key = _dense(code)
-    named = tuple(keys(codes.tolist()))
-    at = {name: place for place, name in enumerate(dict.fromkeys(named))}
-    if len(at) < len(named):
-        key = np.array([at[name] for name in named], np.int32)[key]
-    added = {name: _sum(key, values, len(at)) for name, values in (sums or {}).items()}
-    return Lengths(tuple(at), *_counted([(key, length, None)]), added)
+    return _keyed(code, length, None, keys, sums or {})
 
 
 def lengths_of_rows(
@@ -119,7 +113,7 @@ def lengths_of_rows(
         pair[part] += length[rows[part]]
         pair[part] -= least
     pair, count = _sorted_counts(pair)
-    return _keyed(pair // spread, pair % spread + least, count, keys)
+    return _keyed(pair // spread, pair % spread + least, count, keys, {})
 
 
 def _sorted_counts(pair: Ints) -> tuple[Ints, Ints]:
@@ -129,14 +123,18 @@ def _sorted_counts(pair: Ints) -> tuple[Ints, Ints]:
     return pair[first], np.diff(np.append(first, len(pair)))
 
 
-def _keyed(code: Ints, length: Ints, count: Ints, keys: Callable[[Sequence[int]], Iterable[Key]]) -> Lengths:
-    """Return the counts of pairs of code and length as Lengths, given what turns codes into keys."""
+def _keyed(
+    code: NDArray[np.signedinteger], length: Ints, count: Ints | None, keys: Callable[[Sequence[int]], Iterable[Key]],
+    sums: Mapping[str, Ints],
+) -> Lengths:  # fmt: skip
+    """Count lengths as ``lengths_of`` does. ``count``: how often each pair of code and length counts; None: once."""
     codes, key = _dense(code)
     named = tuple(keys(codes.tolist()))
     at = {name: place for place, name in enumerate(dict.fromkeys(named))}
     if len(at) < len(named):
         key = np.array([at[name] for name in named], np.int32)[key]
-    return Lengths(tuple(at), *_counted([(key, length, count)]), {})
+    added = {name: _sum(key, values, len(at)) for name, values in sums.items()}
+    return Lengths(tuple(at), *_counted([(key, length, count)]), added)
 
 
 def together(parts: Sequence[Lengths]) -> Lengths:
