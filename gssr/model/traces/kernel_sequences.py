@@ -1,10 +1,12 @@
 """Kernels that operators launch again and again in the same order: what could be fused, or captured as a graph."""
 
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 
 from gssr.arrays import Ints
+from gssr.model.traces.add_rows import add_up
 from gssr.model.traces.launches import Links
 from gssr.model.traces.nesting import nesting
 from gssr.model.traces.part import TracePiece
@@ -52,9 +54,4 @@ def kernel_sequences(part: TracePiece, links: Links) -> tuple[KernelSequence, ..
 
 def both_sequences(*parts: Iterable[KernelSequence]) -> tuple[KernelSequence, ...]:
     """Add up the sequences of several files, the most GPU time first."""
-    found: dict[tuple[str, tuple[str, ...]], tuple[int, int]] = {}
-    for each in (one for part in parts for one in part):
-        n, gpu_ns = found.get(each[:2], (0, 0))
-        found[each[:2]] = n + each.n, gpu_ns + each.gpu_ns
-    every = [KernelSequence(*key, *sums) for key, sums in found.items()]
-    return tuple(sorted(every, key=lambda each: (-each.gpu_ns, each.operator, each.kernels)))
+    return tuple(sorted(add_up(chain(*parts), 2), key=lambda each: (-each.gpu_ns, each.operator, each.kernels)))
