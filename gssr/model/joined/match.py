@@ -13,6 +13,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.gpu_name import listed
 from gssr.model.joined.compare_clocks import NEAR, Check, Compared, Pair, compare, find, which
+from gssr.model.traced import LaidBy
 from gssr.model.traces.gpu_names import gpus_of
 from gssr.model.traces.part import are
 from gssr.model.traces.segments import Segments, union
@@ -31,8 +32,6 @@ _ON_THREADS = ((Kind.CPU_OP, Kind.RUNTIME, Kind.DRIVER), (Kind.RANGE,))
 """What keeps a thread busy, of a trace without GPUs."""
 _MOST_CORES = 1e5
 
-ClockOrigin = Literal["unix", "boot", "by comparison", "--offset"]
-
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -49,7 +48,7 @@ class Match:
     beside: tuple[int, ...]
     start: float
     end: float
-    clock: ClockOrigin
+    clock: LaidBy
     check: Check | None
     offset: float
     said: tuple[str, ...]
@@ -109,7 +108,7 @@ def matched(reader: RunReader, timeline: Timeline, offset: float | None = None) 
         )
         why = ", or since the node was booted again" if since_boot else ""
         raise ValueError(f"lies outside of the run: it was recorded {when} it{why}")
-    clock: ClockOrigin = "boot" if since_boot else "by comparison" if found.check == "elsewhere" else "unix"
+    clock: LaidBy = "boot" if since_boot else "by comparison" if found.check == "elsewhere" else "unix"
     clock = "--offset" if offset is not None else clock
     return Match(
         timeline.sources[0].path,
@@ -422,7 +421,7 @@ class _TraceGpus:
             self.said.append("its GPUs are told apart by comparing with the samples, not by their numbers")
         return is_changed
 
-    def renamed(self, timeline: Timeline, clock: ClockOrigin) -> Timeline:
+    def renamed(self, timeline: Timeline, clock: LaidBy) -> Timeline:
         """Return the timeline with its tracks called by the run's ranks, nodes and GPUs, and ``clock`` as where its clock
         comes from."""
         gpus = self._reader.gpus
