@@ -20,7 +20,7 @@ from gssr.model.traces.critical_path import MOST_NODES
 from gssr.model.traces.dependencies import dependencies_of
 from gssr.model.traces.dependency_graph import Dependencies
 from gssr.model.traces.derived_counters import derived_counters
-from gssr.model.traces.flops import FlopsByCall, both_flops, by_operator, by_step, flops_by_call
+from gssr.model.traces.flops import both_flops, by_operator, by_step, flops_by_call
 from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.io import all_calls, file_calls
 from gssr.model.traces.kernel_sequences import both_sequences, kernel_sequences
@@ -58,7 +58,6 @@ from gssr.model.traces.trace_results import (
     LateHost,
     Launches,
     OwnMetric,
-    Step,
     TraceAnalysis,
     Waits,
 )
@@ -175,7 +174,9 @@ def analyze_timeline(
         idle=_added([gpu.causes for gpu in gpus]),
         gaps=_longest(_described(part, [gpu.longest for gpu in gpus], work_of)),
         launches=launches(part, work if _asks(tables, "launches") else NONE_LINKED),
-        steps=_steps(part, own_steps, [gpu.in_steps for gpu in gpus] if len(timed) else [], flops)
+        steps=steps(
+            part, own_steps, [gpu.in_steps for gpu in gpus] if len(timed) else [], by_step(part, flops, own_steps)
+        )
         if _asks(tables, "steps")
         else (),
         flops=by_operator(part, flops),
@@ -203,14 +204,6 @@ def _asks(tables: Collection[str] | None, *names: str) -> bool:
     if tables is None or any(name in tables for name in names):
         return True
     return "verdicts" in tables and names != _OF_TREE
-
-
-def _steps(part: TracePiece, rows: Ints, covered: Sequence[Ints], flops: FlopsByCall) -> tuple[Step, ...]:
-    """Describe the steps (``rows``), each with the floating-point operations of its rank."""
-    made = by_step(part, flops, rows)
-    return tuple(
-        step._replace(flops=n, mfu=mfu) for step, (n, mfu) in zip(steps(part, rows, covered), made, strict=True)
-    )
 
 
 def _dependencies(part: TracePiece, links: Links, tables: Collection[str] | None) -> tuple[Dependencies, ...]:
@@ -466,10 +459,10 @@ def combined(
         _gather(delays, part.launches.delay)
         trees += [] if part.tree is None else [part.tree]
         apart = booted_apart(((found.clock, found.sources), (part.clock, part.sources)))
-        later = part = _without_lengths(_moved(part, found.clock))  # none is kept while the next is read
+        part = _without_lengths(_moved(part, found.clock))  # these are not kept while the next is read
         if apart or found.clock.unix_ns is None or part.clock.unix_ns is None:
             number = len(found.sources)
-            later = part = replace(
+            part = replace(
                 part, gpus=tuple(_with_own_clock(gpu, number) for gpu in part.gpus),
                 dependencies=tuple(each._replace(clock=number) for each in part.dependencies),
                 transfers=tuple(each._replace(clock=number) for each in part.transfers),
@@ -477,31 +470,31 @@ def combined(
         found = replace(
             found,
             clock=Clock() if apart else found.clock,
-            sources=found.sources + later.sources,
-            window=(min(found.window[0], later.window[0]), max(found.window[1], later.window[1])),
-            holds=found.holds | later.holds,
-            gpus=found.gpus + later.gpus,
-            kernels_by_rank=one_table(found.kernels_by_rank, later.kernels_by_rank),
-            calls={name: CallTotals(*map(sum, zip(found.calls[name], later.calls[name], strict=True)))
+            sources=found.sources + part.sources,
+            window=(min(found.window[0], part.window[0]), max(found.window[1], part.window[1])),
+            holds=found.holds | part.holds,
+            gpus=found.gpus + part.gpus,
+            kernels_by_rank=one_table(found.kernels_by_rank, part.kernels_by_rank),
+            calls={name: CallTotals(*map(sum, zip(found.calls[name], part.calls[name], strict=True)))
                    for name in found.calls},
-            idle=_added([found.idle, later.idle]),
-            gaps=_longest([*found.gaps, *later.gaps]),
-            launches=_both(found.launches, later.launches),
-            steps=found.steps + later.steps,
-            counters=found.counters + later.counters,
-            metrics=found.metrics + later.metrics,
-            facts={**later.facts, **found.facts},
-            places={**found.places, **later.places},
-            exchange=both(found.exchange, later.exchange),
-            collectives=all_collectives(found.collectives, later.collectives),
-            io=all_calls(found.io, later.io),
-            extent=_both_extents(found.extent, later.extent),
-            dependencies=_both_graphs(found, later),
-            flops=both_flops(found.flops, later.flops),
-            transfers=found.transfers + later.transfers,
-            sequences=both_sequences(found.sequences, later.sequences),
-            operator_counters=both_counters(found.operator_counters, later.operator_counters),
-            sampled_functions=both_sampled(found.sampled_functions, later.sampled_functions),
+            idle=_added([found.idle, part.idle]),
+            gaps=_longest([*found.gaps, *part.gaps]),
+            launches=_both(found.launches, part.launches),
+            steps=found.steps + part.steps,
+            counters=found.counters + part.counters,
+            metrics=found.metrics + part.metrics,
+            facts={**part.facts, **found.facts},
+            places={**found.places, **part.places},
+            exchange=both(found.exchange, part.exchange),
+            collectives=all_collectives(found.collectives, part.collectives),
+            io=all_calls(found.io, part.io),
+            extent=_both_extents(found.extent, part.extent),
+            dependencies=_both_graphs(found, part),
+            flops=both_flops(found.flops, part.flops),
+            transfers=found.transfers + part.transfers,
+            sequences=both_sequences(found.sequences, part.sequences),
+            operator_counters=both_counters(found.operator_counters, part.operator_counters),
+            sampled_functions=both_sampled(found.sampled_functions, part.sampled_functions),
         )  # fmt: skip
     found = replace(
         found,
