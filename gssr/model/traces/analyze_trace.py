@@ -26,6 +26,7 @@ from gssr.model.traces.io import all_calls, file_calls
 from gssr.model.traces.kernel_sequences import both_sequences, kernel_sequences
 from gssr.model.traces.launches import NONE_LINKED, Links, launches, links_of, no_calls, time_launched_within
 from gssr.model.traces.lengths import (
+    KINDS,
     NO_LENGTHS,
     NO_STATISTICS,
     Key,
@@ -92,19 +93,15 @@ PATH_IF_SMALL = "critical_path of a small file"
 MOST_FOR_PATH = 250_000
 """Intervals of a file beyond which its critical path is looked for only where that is asked for: of a million it takes 3 s,
 as long as all the rest of a page."""
-_WORK = (Kind.KERNEL, Kind.GRAPH)
 _OF_TORCH = re.compile(r"^aten::|\bat::native::")
 """Names of operators and kernels of PyTorch, whichever tool has traced them."""
 _CAPTURES = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
 _BY_GPU = ("ranks", "kernel_types", "idle", "gaps", "steps")
 """The tables that are made GPU by GPU."""
-_WITHOUT_CALLS = frozenset({"kernels", "kernels_by_rank", "copies", "copy_sizes", "api", "os"})
+_ADD_UP = frozenset({"kernels", "copies", "copy_sizes", "api", "os"})
+"""The tables for which only the lengths of single intervals count."""
+_WITHOUT_CALLS = _ADD_UP | {"kernels_by_rank"}
 """The tables for which it does not matter what launched the GPUs' work."""
-_ADD_UP: Mapping[str, tuple[Kind, ...]] = {
-    "kernels": (Kind.KERNEL, Kind.GRAPH), "copies": (Kind.MEMCPY, Kind.MEMSET), "copy_sizes": (Kind.MEMCPY, Kind.MEMSET),
-    "api": (Kind.RUNTIME, Kind.DRIVER), "os": (Kind.OS,),
-}  # fmt: skip
-"""The tables for which only the lengths of single intervals count, and of which kinds these are."""
 _OF_TREE = ("calltree", "calltree_metrics", "functions", "paradigms_by_rank")
 """Those of the call tree."""
 
@@ -259,7 +256,7 @@ class _AnalysisRequest(NamedTuple):
     @property
     def adds_up(self) -> bool:
         """Whether only tables in _ADD_UP are asked for, of all of the traces."""
-        return bool(self.tables and _ADD_UP.keys() >= {*self.tables} and not any(self.wanted))
+        return bool(self.tables and _ADD_UP.issuperset(self.tables) and not any(self.wanted))
 
 
 class _FilePart(NamedTuple):
@@ -363,7 +360,7 @@ def _part_of_source(
 def _part_of_lengths(run: TraceSet, source: TraceSource, asked: _AnalysisRequest) -> _FilePart:
     """Analyze a file of which only tables in _ADD_UP are asked for: piece by piece, keeping the counts of lengths alone.
     Raises TraceError."""
-    kinds = {kind for table in asked.tables or () for kind in _ADD_UP[table]}
+    kinds = {kind for table in asked.tables or () for kind in KINDS[table]}
     pieces = (analyze_timeline(piece, tables=asked.tables) for piece in run.lengths_of(source, kinds))
     first = next(pieces)
     gathered = {name: [own] for name, own in first.lengths.items()}
@@ -678,7 +675,7 @@ def _of_gpu(
     causes, longest = [], []
     for some, busy, first in stretches(len(links.rows), lambda some: part.times(links.rows[some])):
         rows, call = links.rows[some], links.call[some]
-        n_kernels += int(np.isin(kind[rows], _WORK).sum())
+        n_kernels += int(np.isin(kind[rows], KINDS["kernels"]).sum())
         gaps = busy.gaps(ends[0])
         first = first[len(first) - len(gaps.start) :]
         idle = idling.idle_of(part, gaps.start, gaps.end, rows[first], call[first])
@@ -748,8 +745,8 @@ def _lengths(
     size is known. Returns the counts by table, and the table of kernels by rank."""
     own, names, length = part.timeline.intervals, part.timeline.names, part.length
     n_types = len(Category)
-    copies = links.rows[are(own.kind[links.rows], (Kind.MEMCPY, Kind.MEMSET))]
-    kernels = links.rows if not len(copies) else part.rows(*_WORK)
+    copies = links.rows[are(own.kind[links.rows], KINDS["copies"])]
+    kernels = links.rows if not len(copies) else part.rows(*KINDS["kernels"])
     if part.like_hta:
         kernels = part.rows(*BUSY, Kind.GPU_SYNC)
         kernels = kernels[part.category[kernels] != Category.SYNC]
@@ -804,18 +801,18 @@ def _lengths(
 
     launched_within = cache(lambda: time_launched_within(part, links))
 
-    def marked(kind: Kind, as_keys: Callable[[Sequence[int]], list[Key]]) -> Lengths:
-        """Count the lengths of the ranges or operators (``kind``) by the keys that ``as_keys`` makes, and add up the GPU
+    def marked(table: str, as_keys: Callable[[Sequence[int]], list[Key]]) -> Lengths:
+        """Count the lengths of the ranges or operators (``table``) by the keys that ``as_keys`` makes, and add up the GPU
         time of what was launched in them."""
-        rows = part.rows(kind)
+        rows = part.rows(*KINDS[table])
         within = {"gpu_ns": launched_within()(rows) if len(rows) else rows}
         code = own.name[rows].astype(np.int64)
-        if kind is Kind.RANGE and part.timeline.start_end is not None:
+        if table == "ranges" and part.timeline.start_end is not None:
             code += len(names) * np.isin(rows, part.timeline.start_end)
         return lengths_of(code, length[rows], as_keys, within)
 
-    def called(*kinds: Kind) -> Lengths:
-        rows = part.rows(*kinds)
+    def called(table: str) -> Lengths:
+        rows = part.rows(*KINDS[table])
         return lengths_of(own.name[rows], length[rows], named)
 
     def of_hlo() -> Lengths:
@@ -832,8 +829,8 @@ def _lengths(
 
     made: dict[str, Callable[[], Lengths]] = {
         "kernels": of_kernels, "copies": of_copies, "copy_sizes": of_sizes,
-        "ranges": lambda: marked(Kind.RANGE, of_domains), "operators": lambda: marked(Kind.CPU_OP, of_operators),
-        "hlo": of_hlo, "api": lambda: called(Kind.RUNTIME, Kind.DRIVER), "os": lambda: called(Kind.OS),
+        "ranges": lambda: marked("ranges", of_domains), "operators": lambda: marked("operators", of_operators),
+        "hlo": of_hlo, "api": lambda: called("api"), "os": lambda: called("os"),
     }  # fmt: skip
     ranks = statistics(by_rank()) if _asks(tables, "kernels_by_rank") else NO_STATISTICS
     return {name: make() for name, make in made.items() if _asks(tables, name)}, ranks

@@ -8,6 +8,7 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.model.traces.add_rows import add_up
 from gssr.model.traces.launches import Links
+from gssr.model.traces.lengths import KINDS
 from gssr.model.traces.nesting import nesting
 from gssr.model.traces.part import TracePiece
 from gssr.model.traces.trace_results import KernelSequence
@@ -15,7 +16,6 @@ from gssr.traces.timeline import Kind
 
 _LEAST, _MOST = 2, 200
 """A sequence has so many kernels: of one there is no order, and more than that are a whole pass of a model."""
-_WORK = (Kind.KERNEL, Kind.GRAPH)
 
 
 def kernel_sequences(part: TracePiece, links: Links) -> tuple[KernelSequence, ...]:
@@ -23,7 +23,7 @@ def kernel_sequences(part: TracePiece, links: Links) -> tuple[KernelSequence, ..
     first."""
     own, names = part.timeline.intervals, part.timeline.names
     rows = part.rows(Kind.CPU_OP)
-    linked = np.flatnonzero((links.call >= 0) & np.isin(own.kind[links.rows], _WORK))
+    linked = np.flatnonzero((links.call >= 0) & np.isin(own.kind[links.rows], KINDS["kernels"]))
     if not len(rows) or not len(linked):
         return ()
     depth, _ = nesting(part.start[rows], part.length[rows], own.track[rows])

@@ -16,11 +16,15 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.model.traces.segments import in_parts
-from gssr.traces.timeline import Track
+from gssr.traces.timeline import Kind, Track
 
 Key = tuple[str | Track | None, ...]
 """What a row of a table is of: a name, or a name with its category, or a GPU's."""
-
+KINDS: Mapping[str, tuple[Kind, ...]] = {
+    "kernels": (Kind.KERNEL, Kind.GRAPH), "copies": (Kind.MEMCPY, Kind.MEMSET), "copy_sizes": (Kind.MEMCPY, Kind.MEMSET),
+    "ranges": (Kind.RANGE,), "operators": (Kind.CPU_OP,), "api": (Kind.RUNTIME, Kind.DRIVER), "os": (Kind.OS,),
+}  # fmt: skip
+"""Which intervals each table of lengths counts."""
 
 _RUNNING = re.compile(r", (?:op_id|seq) = \d+")
 
