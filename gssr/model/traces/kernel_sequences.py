@@ -5,9 +5,8 @@ from itertools import chain
 
 import numpy as np
 
-from gssr.arrays import Ints
 from gssr.model.traces.add_rows import add_up
-from gssr.model.traces.launches import Links
+from gssr.model.traces.launches import Links, work_by_thread
 from gssr.model.traces.lengths import KINDS
 from gssr.model.traces.nesting import nesting
 from gssr.model.traces.part import TracePiece
@@ -23,21 +22,13 @@ def kernel_sequences(part: TracePiece, links: Links) -> tuple[KernelSequence, ..
     first."""
     own, names = part.timeline.intervals, part.timeline.names
     rows = part.rows(Kind.CPU_OP)
-    linked = np.flatnonzero((links.call >= 0) & np.isin(own.kind[links.rows], KINDS["kernels"]))
-    if not len(rows) or not len(linked):
+    if not len(rows):
         return ()
+    is_kernel = np.isin(own.kind[links.rows], KINDS["kernels"])
+    kernels, launched_within = work_by_thread(part, Links(links.rows[is_kernel], links.call[is_kernel]))
     depth, _ = nesting(part.start[rows], part.length[rows], own.track[rows])
     rows = rows[depth == 0]
-    zero, bits = part.window[0], (part.window[1] - part.window[0] + 1).bit_length()
-
-    def key(track: Ints, time: Ints) -> Ints:
-        return (track << bits) + (time - zero)
-
-    call = links.call[linked]
-    launched = key(own.track[call].astype(np.int64), part.start[call])
-    order = np.argsort(launched, kind="stable")
-    kernels, launched = links.rows[linked[order]], launched[order]
-    first, last = (np.searchsorted(launched, key(own.track[rows].astype(np.int64), time)) for time in part.times(rows))
+    first, last = launched_within(rows)
     name, ns = own.name[kernels], np.concatenate([[0], np.cumsum(part.length[kernels])])
     some = np.flatnonzero((last - first >= _LEAST) & (last - first <= _MOST))
     found: dict[tuple[int, bytes], list[int]] = {}
