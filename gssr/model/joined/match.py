@@ -208,6 +208,12 @@ def _by_rank(reader: RunReader) -> dict[int, Process]:
     return found
 
 
+def gpus_of_rank(reader: RunReader, rank: int) -> tuple[int, ...]:
+    """Find the GPUs that a rank may use. Returns positions."""
+    own = reader.gpus_of_ranks.get(rank)
+    return own or tuple(at for at, gpu in enumerate(reader.gpus) if gpu.rank == rank)
+
+
 _UNKNOWN = Process._make(["", 0, *(None for _ in Process._fields[2:])])
 
 
@@ -263,7 +269,7 @@ class _TraceGpus:
             return self._on_node(gpu)
         if gpu.node is not None and (process.node or process.hostname) and not is_on(gpu.node, process):
             self.renamed_node = f"was recorded on {gpu.node}, and rank {process.rank} of the run was on {process.node}"
-        own = self._own(process.rank)
+        own = gpus_of_rank(self._reader, process.rank)
         if len(own) == 1 and n_gpus == 1:
             return own[0]
         if device is None:
@@ -275,12 +281,7 @@ class _TraceGpus:
         return position
 
     def _all_own(self, processes: Sequence[Process]) -> tuple[int, ...]:
-        return tuple(sorted({at for process in processes for at in self._own(process.rank)}))
-
-    def _own(self, rank: int) -> tuple[int, ...]:
-        """Find the GPUs that a rank may use. Returns positions."""
-        own = self._reader.gpus_of_ranks.get(rank)
-        return own or tuple(at for at, gpu in enumerate(self._reader.gpus) if gpu.rank == rank)
+        return tuple(sorted({at for process in processes for at in gpus_of_rank(self._reader, process.rank)}))
 
     def _on_node(self, gpu: Track) -> int | None:
         """Find the GPU by its number on the node, which holds where every rank of the node may use all of the node's GPUs.
@@ -288,7 +289,7 @@ class _TraceGpus:
         if gpu.node is None:
             return None
         ranks = [rank for rank, each in _by_rank(self._reader).items() if is_on(gpu.node, each)]
-        owns = {self._own(rank) for rank in ranks}
+        owns = {gpus_of_rank(self._reader, rank) for rank in ranks}
         if len(owns) != 1:
             return None
         every = owns.pop()
@@ -329,7 +330,7 @@ class _TraceGpus:
                         else 0.0
                     ),
                 )
-                own = [Pair(most, *samples[at]) for at in self._own(rank.rank) if at in samples]
+                own = [Pair(most, *samples[at]) for at in gpus_of_rank(self._reader, rank.rank) if at in samples]
                 found += sorted(own, key=lambda pair: fit([pair], extent, interval).r)[-1:]
             return found
         return [pair for process in self._processes for pair in self._threads(process, window, zero)]
@@ -382,7 +383,7 @@ class _TraceGpus:
     def _is_sure(self, rank: Process) -> bool:
         """Tell whether the number of the rank's one GPU is the one that it has on its node, as under torchrun: it is the
         local rank, and the rank may use all of the node's GPUs."""
-        indices = [self._reader.gpus[at].device_index for at in self._own(rank.rank)]
+        indices = [self._reader.gpus[at].device_index for at in gpus_of_rank(self._reader, rank.rank)]
         numbers = [gpu.device for gpu in self._numbered[rank]]
         return numbers == [rank.local_rank] and indices == list(range(len(indices)))
 
@@ -398,7 +399,7 @@ class _TraceGpus:
         before, zero = dict(self.of), self._timeline.clock.unix_ns or 0
         moved = (window[0] + (shift or 0), window[1] + (shift or 0))
         for rank, gpus in self._numbered.items():
-            own = self._own(rank.rank)
+            own = gpus_of_rank(self._reader, rank.rank)
             samples = {} if shift is None else self._samples(own, _around(moved))
             places = [
                 which(
