@@ -2,8 +2,6 @@
 timelines, and NCCL's flight recorder), and kernels that Nsight Compute has measured."""
 
 import argparse
-import csv
-import io
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -178,8 +176,7 @@ def _read_profiled_kernels(
 def _print(shown: _OwnReport, options: argparse.Namespace) -> int:
     """Print the page, the JSON object or a table; return the exit code."""
     from gssr.commands.printing import Spool
-    from gssr.render.cells import harmless
-    from gssr.render.csv_cells import cell
+    from gssr.render.csv_cells import csv_lines
     from gssr.report.page import PageOptions
     from gssr.report.terminal import to_text
 
@@ -193,13 +190,8 @@ def _print(shown: _OwnReport, options: argparse.Namespace) -> int:
                     spool.write(piece)
                 spool.write("\n")
             else:
-                line = io.StringIO()
-                writer = csv.writer(line, lineterminator="\n")
-                for row in chain([shown.tables[options.csv]], shown.rows(options.csv)):
-                    writer.writerow([cell(harmless(value) if isinstance(value, str) else value) for value in row])
-                    spool.write(line.getvalue())
-                    line.seek(0)
-                    line.truncate()
+                for line in csv_lines(chain([shown.tables[options.csv]], shown.rows(options.csv))):
+                    spool.write(line)
         except OSError as error:
             return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
         return spool.print()

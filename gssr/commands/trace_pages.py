@@ -1,8 +1,6 @@
 """Traces on the command line: which files they are, which part of them is wanted, and ``gssr analyze`` of them."""
 
 import argparse
-import csv
-import io
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -203,16 +201,9 @@ def _draw(trace: "TraceAnalysis", folder: str) -> None:
 
 
 def _csv(trace: "TraceAnalysis", name: str) -> "Iterator[str]":
-    """Yield the lines of a table as CSV, with text that no terminal and no spreadsheet takes for a command."""
+    """Return the lines of a table as CSV."""
     from gssr.model.traces.tables import TABLES, as_nsys, rows_of
-    from gssr.render.cells import harmless
-    from gssr.render.csv_cells import cell
+    from gssr.render.csv_cells import csv_lines
 
     heads, rows = rows_of(name, trace) if name in TABLES else as_nsys(name, trace)
-    line = io.StringIO()
-    writer = csv.writer(line, lineterminator="\n")
-    for row in chain([heads], rows):
-        writer.writerow([cell(harmless(value) if isinstance(value, str) else value) for value in row])
-        yield line.getvalue()
-        line.seek(0)
-        line.truncate()
+    return csv_lines(chain([heads], rows))

@@ -12,6 +12,8 @@ LATE: Mapping[str, str] = {
     "outside": "before its first work or after its last",
 }  # fmt: skip
 """The causes of gaps (gssr.model.traces.idle) in few words."""
+LaidBy = Literal["unix", "boot", "by comparison", "--offset"]
+"""What says at which time of its run a trace was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Traced:
     share_of_run: float
     score_inside: float | None
     score_outside: float | None
-    clock: Literal["unix", "boot", "by comparison", "--offset"]
+    clock: LaidBy
     clock_check: str | None
     offset_s: float
     split: Mapping[str, float]

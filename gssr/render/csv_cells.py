@@ -1,6 +1,11 @@
 """Values as cells of a CSV file. A spreadsheet that opens it takes some texts for formulas and runs them."""
 
+import csv
+import io
 import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from gssr.render.cells import harmless
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -13,3 +18,14 @@ def cell(value: object) -> object:
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return value
+
+
+def csv_lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield a line of CSV for each row, with text that neither a terminal nor a spreadsheet takes for a command."""
+    line = io.StringIO()
+    writer = csv.writer(line, lineterminator="\n")
+    for row in rows:
+        writer.writerow([cell(harmless(value) if isinstance(value, str) else value) for value in row])
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()

@@ -96,20 +96,20 @@ def _took(ns: float) -> str:
 
 def _functions(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
     """Draw the functions with most time of their own, as many as the verbosity allows, and how many more there are."""
-    found = call_tree.functions(tree)
-    total = max(float(np.nansum(found.exclusive)), 1e-9)
+    flat = call_tree.flat_profile(tree)
+    values, visits = flat.values(call_tree.TIME), flat.values(call_tree.VISITS).exclusive
+    total = max(float(np.nansum(values.exclusive)), 1e-9)
     about = f"by their own time; per {tree.noun}"
     rows = section("Which functions?", options.width, marks, about)
     most = _MOST_LINES[options.verbosity]
-    names = distinct_names(found.names[:most], _name_width(options), marks.ellipsis)
+    names = distinct_names(flat.names[:most], _name_width(options), marks.ellipsis)
     lines = [
-        _line(tree, name, float(visits.sum()), (inclusive, exclusive), total, exclusive, options, marks)
-        for name, inclusive, exclusive, visits in zip(
-            names, found.inclusive, found.exclusive, found.visits, strict=False
-        )
-    ]
+        _line(tree, name, float(visits[at].sum()), (values.inclusive[at], values.exclusive[at]), total,
+              values.exclusive[at], options, marks)
+        for at, name in enumerate(names)
+    ]  # fmt: skip
     rows += table((TableColumn("function"), *_TREE_COLUMNS[1:]), lines, options.width, marks)
-    more = len(found.names) - len(lines)
+    more = len(flat) - len(lines)
     return rows + (wrap(f"and {count(more, 'more name')}: --csv functions", options.width, role="dim") if more else [])
 
 

@@ -242,11 +242,14 @@ def kernels_document(found: Sequence[ProfiledKernel], next_kernel: UnprofiledKer
             }
             for each in found
         ],
-        "next": None if next_kernel is None else {
-            "kernel": next_kernel.name, "share": next_kernel.share,
-            "command": profile_command(next_kernel.name, next_kernel.others),
-        },
+        "next": None if next_kernel is None else profile_object(next_kernel),
     }  # fmt: skip
+
+
+def profile_object(kernel: UnprofiledKernel) -> dict[str, Any]:
+    """Return the JSON object of a kernel that is to be measured next; the command is None if it has no function's name."""
+    command = profile_command(kernel.name, kernel.others)
+    return {"kernel": kernel.name, "share": kernel.share, "command": command}
 
 
 def _make_kernel_row(each: ProfiledKernel) -> tuple[Any, ...]:

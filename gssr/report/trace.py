@@ -18,6 +18,7 @@ from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.traces.call_tree import CallTree, places_text
 from gssr.model.traces.idle import MOST_GAPS
 from gssr.model.traces.pipelines import stages, transfer_waits
+from gssr.model.traces.profiled_kernels import UnprofiledKernel
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.traces.trace_results import CAUSES, Cause, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
 from gssr.model.verdicts.words import took
@@ -34,7 +35,7 @@ from gssr.report.breakdown import breakdown_section
 from gssr.report.call_tree import call_rows, shares_of
 from gssr.report.exchange import exchange_rows, io_rows
 from gssr.report.json_document import breakdown_object, number, verdict_object
-from gssr.report.kernel_profiles import command_rows, first_launch, profile_command
+from gssr.report.kernel_profiles import command_rows, first_launch, profile_command, profile_object
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
 SCHEMA = "gssr.trace/1"
@@ -277,8 +278,9 @@ def split_bar(shares: Sequence[float], width: int, marks: Glyphs) -> Row:
 def over_time(trace: TraceAnalysis, n: int, name: str = "busy") -> Floats:
     """Return the share ``busy`` or in ``compute`` as the mean of all GPUs, [n] in equal columns of the job's time."""
     found = np.zeros(n)
-    for course in (gpu.course for gpu in trace.gpus):
-        found += course.between(course.busy if name == "busy" else course.types[0], *(trace.extent or (0, 0)), n)
+    for gpu in trace.gpus:
+        shares = gpu.busy_over_time if name == "busy" else gpu.types_over_time[0]
+        found += gpu.shares_between(shares, *(trace.extent or (0, 0)), n)
     return found / max(len(trace.gpus), 1)
 
 
@@ -371,18 +373,17 @@ def _kernels(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[
     if options.verbosity == "low":
         return rows
     rows += _tops(trace, "api", fewer, marks, "call") + _launches(trace, options.width)
-    if (told := next_to_profile(trace)) is not None:
-        share = f"{_fit_name(told[0])} takes {percent(told[1])} of the time of all kernels"
-        others = [str(name) for name, *_ in trace.lengths["kernels"].keys if name != told[0]]
-        text = f"{share}; to measure {first_launch(told[0], others)}:"
-        rows += [(), *remark(text, options.width, "plain", label="profile"), *command_rows(told[2], options.width)]
+    longest = next_to_profile(trace)
+    if longest is not None and (command := profile_command(longest.name, longest.others)) is not None:
+        share = f"{_fit_name(longest.name)} takes {percent(longest.share)} of the time of all kernels"
+        text = f"{share}; to measure {first_launch(longest.name, longest.others)}:"
+        rows += [(), *remark(text, options.width, "plain", label="profile"), *command_rows(command, options.width)]
     return rows
 
 
-def next_to_profile(trace: TraceAnalysis) -> tuple[str, float, str] | None:
-    """Return the kernel that computes with the most time, its share (0-1) of the time of all kernels, and the command that
-    measures its function's first launch with Nsight Compute. None if the trace has none that has a function's name, or no
-    call of CUDA."""
+def next_to_profile(trace: TraceAnalysis) -> UnprofiledKernel | None:
+    """Return the kernel that computes with the most time. None if the trace has none that has a function's name, by which
+    Nsight Compute could measure it, or no call of CUDA."""
     names, calls = rows_of("api", trace)
     called = (str(row[names.index("name")]) for row in calls)
     if not any(_OF_CUDA.match(name) for name in called):
@@ -391,8 +392,8 @@ def next_to_profile(trace: TraceAnalysis) -> tuple[str, float, str] | None:
     at = [names.index(each) for each in ("name", "category", "share")]
     told = [[row[each] for each in at] for row in kernels]
     for name, category, share in told:
-        if category == "compute" and (command := profile_command(name, (each[0] for each in told))) is not None:
-            return name, share, command
+        if category == "compute" and profile_command(name) is not None:
+            return UnprofiledKernel(name, share, [other for other, *_ in told if other != name])
     return None
 
 
@@ -694,7 +695,7 @@ def _document(trace: TraceAnalysis) -> dict[str, Any]:
     told = {"messages": trace.exchange, "io": trace.io, "critical_path": trace.dependencies or None}
     tables |= {name: None for name, found in told.items() if found is None}
     tables["kernel_types"] = (row | {"types": row["types"].split("+")} for row in _objects("kernel_types", trace))
-    told_next = next_to_profile(trace)
+    longest = next_to_profile(trace)
     return {
         "schema": SCHEMA,
         "sources": iter([source._asdict() for source in trace.sources]),
@@ -706,9 +707,7 @@ def _document(trace: TraceAnalysis) -> dict[str, Any]:
         "facts": dict(trace.facts),
         **tables,
         "launches": launch_numbers(trace),
-        "next_to_profile": None
-        if told_next is None
-        else dict(zip(("kernel", "share", "command"), told_next, strict=True)),
+        "next_to_profile": None if longest is None else profile_object(longest),
         "breakdown": breakdown_object(trace.breakdown),
         "calltree": None if trace.tree is None else tables["calltree"],
         "verdicts": iter([verdict_object(verdict) for verdict in trace.verdicts]),

@@ -11,7 +11,6 @@ import sqlite3
 import stat
 from collections.abc import Mapping, Sequence
 from filecmp import cmp
-from typing import NamedTuple
 
 from gssr.recognise import TRACES, recognise, traces_in
 from gssr.store.disk import PLANTED, is_planted, make_folder, traces_beside
@@ -22,23 +21,12 @@ from gssr.store.write.create import finished_runs, reopen, seal
 from gssr.store.write.pending import insertion
 from gssr.traces.join import by_boot
 from gssr.traces.open import open_traces
-from gssr.traces.timeline import Clock, Timeline, TraceError
+from gssr.traces.timeline import Clock, Timeline, TraceError, TraceSource, no_intervals
 
 APART = 60.0
 """A trace that is so far from a run in time is of another one, s: clocks of nodes differ by less."""
 _ARCHIVE, _PROFILE = "traces.otf2", ".cubex"
 _NS = 1e-9
-
-
-class _Told(NamedTuple):
-    """What a trace says about itself. ``times``: unix times of its begin and end, s, None if it says none; ``rank`` and
-    ``host``: None if unknown; ``gpus``: UUIDs, or device numbers, of the GPUs in it, () if unknown."""
-
-    times: tuple[float, float] | None
-    clock: Clock
-    rank: int | None
-    host: str | None
-    gpus: tuple[str | int, ...]
 
 
 def to_attach(
@@ -109,23 +97,23 @@ def _attached(folder: str, path: str, runs: Sequence[RunReader], doubts: list[st
     if kind.kind not in TRACES:
         raise TraceError(f"{path}: {kind.no_trace}")
     try:
-        told_to = _of_runs(path, next(open_traces([path]).timelines()), runs)
+        of_runs = _on_clocks_of(path, next(open_traces([path]).timelines()), runs)
     except TraceError as problem:
         if kind.kind != "otf2":  # what reads these need not be installed where they are attached
             raise
-        told_to = dict.fromkeys(runs, _Told(None, Clock(), None, None, ()))
+        of_runs = dict.fromkeys(runs, Timeline((TraceSource(path, "otf2"),), Clock(), (), (), no_intervals()))
         doubts.append(str(problem))
-    run = _run_of(path, told_to)
-    told = told_to[run]
-    if told.times is None:
+    run = _run_of(path, of_runs)
+    timeline = of_runs[run]
+    if _unix_times(timeline) is None:
         doubts.append(f"{path}: tells no time: nobody knows whether it is of this run, nor when it was traced")
-    processes = run.processes
-    rank = processes[0].rank if told.rank is None and len(processes) == 1 else told.rank
-    by_host = [process for process in processes if told.host and told.host in (process.node, process.hostname)]
+    processes, rank, host = run.processes, _rank(timeline), timeline.sources[0].host
+    rank = processes[0].rank if rank is None and len(processes) == 1 else rank
+    by_host = [process for process in processes if host and host in (process.node, process.hostname)]
     node = next((process.node for process in (*by_host, *processes) if by_host or process.rank == rank), None)
     name = _put(folder, path)
     status = os.stat(os.path.join(folder, name))
-    clock, gpus = told.clock, json.dumps(told.gpus) if told.gpus else None
+    clock, gpus = timeline.clock, _gpus(timeline)
     error = clock.error_ns * _NS if clock.unix_ns is not None else None
     return AttachedTrace(
         run.run.run_id,
@@ -138,17 +126,17 @@ def _attached(folder: str, path: str, runs: Sequence[RunReader], doubts: list[st
         clock.unix_ns,
         error,
         clock.origin,
-        gpus,
+        json.dumps(gpus) if gpus else None,
     )
 
 
-def _of_runs(path: str, timeline: Timeline, runs: Sequence[RunReader]) -> dict[RunReader, _Told]:
-    """Tell for each run what the trace says, with its times on that run's clock. Runs of other nodes are left out;
-    raises TraceError if none is left."""
-    found, why = dict[RunReader, _Told](), ""
+def _on_clocks_of(path: str, timeline: Timeline, runs: Sequence[RunReader]) -> dict[RunReader, Timeline]:
+    """Return for each run the trace with its times on that run's clock. Runs of other nodes are left out; raises TraceError
+    if none is left."""
+    found, why = dict[RunReader, Timeline](), ""
     for run in runs:
         try:
-            found[run] = _told(by_boot(timeline, run.processes))
+            found[run] = by_boot(timeline, run.processes)
         except ValueError as error:
             why = str(error)
     if not found:
@@ -156,33 +144,41 @@ def _of_runs(path: str, timeline: Timeline, runs: Sequence[RunReader]) -> dict[R
     return found
 
 
-def _told(timeline: Timeline) -> _Told:
-    """Collect what a trace says about itself: its times, rank, host and GPUs."""
-    source, clock, intervals = timeline.sources[0], timeline.clock, timeline.intervals
-    times = None
-    if clock.unix_ns is not None and len(intervals):
-        first, last = int(intervals.start[0]), int((intervals.start + intervals.length).max())
-        times = (clock.unix_ns + first) * _NS, (clock.unix_ns + last) * _NS
-    gpus = {track.uuid or track.device for track in timeline.tracks if track.kind == "gpu_stream"} - {None}
-    ranks = {track.rank for track in timeline.tracks} - {None}
-    rank = source.rank if source.rank is not None else ranks.pop() if len(ranks) == 1 else None
-    return _Told(times, clock, rank, source.host, tuple(sorted((gpu for gpu in gpus if gpu is not None), key=str)))
+def _unix_times(timeline: Timeline) -> tuple[float, float] | None:
+    """Return when a trace begins and ends, unix s; None if it does not say it."""
+    zero, intervals = timeline.clock.unix_ns, timeline.intervals
+    if zero is None or not len(intervals):
+        return None
+    first, last = int(intervals.start[0]), int((intervals.start + intervals.length).max())
+    return (zero + first) * _NS, (zero + last) * _NS
 
 
-def _run_of(path: str, told: Mapping[RunReader, _Told]) -> RunReader:
+def _rank(timeline: Timeline) -> int | None:
+    """Return the rank that a trace is of; None if it tells none, or several."""
+    own, ranks = timeline.sources[0].rank, {track.rank for track in timeline.tracks} - {None}
+    return own if own is not None else ranks.pop() if len(ranks) == 1 else None
+
+
+def _gpus(timeline: Timeline) -> list[str | int]:
+    """List the UUIDs, or device numbers, of the GPUs in a trace, as far as they are known."""
+    gpus = {track.uuid or track.device for track in timeline.tracks if track.kind == "gpu_stream"}
+    return sorted((gpu for gpu in gpus if gpu is not None), key=str)
+
+
+def _run_of(path: str, of_runs: Mapping[RunReader, Timeline]) -> RunReader:
     """Choose the run with which a trace overlaps most in time. Raises TraceError if it lies more than ``APART`` seconds
     from every run, or if it has no times and there are several runs."""
-    times = {run: own.times for run, own in told.items() if own.times is not None}
+    times = {run: own for run, timeline in of_runs.items() if (own := _unix_times(timeline)) is not None}
     if not times:
-        if len(told) > 1:
-            raise TraceError(f"{path}: tells no time, and the recording holds {len(told)} runs: name one with --run")
-        return next(iter(told))
+        if len(of_runs) > 1:
+            raise TraceError(f"{path}: tells no time, and the recording holds {len(of_runs)} runs: name one with --run")
+        return next(iter(of_runs))
     common = {run: min(end, _span(run)[1]) - max(begin, _span(run)[0]) for run, (begin, end) in times.items()}
     nearest = max(common, key=lambda run: common[run])
     if common[nearest] < -APART:
         (begin, end), (first, last) = times[nearest], _span(nearest)
         when = f"{_clock(begin)} to {_clock(end)}, and the run is from {_clock(first)} to {_clock(last)}"
-        why = ", if its node was not booted since" if told[nearest].clock.origin == "boot" else ""
+        why = ", if its node was not booted since" if of_runs[nearest].clock.origin == "boot" else ""
         raise TraceError(f"{path}: is of another run: it was traced from {when}{why}")
     return nearest
 

@@ -7,7 +7,8 @@ All of it is decoded here: the two binary parts are a head and an array each.
 import os
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import BinaryIO, Literal
 
@@ -15,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.traces.cube_anchor import Anchor, CubeMetric, read_anchor
-from gssr.traces.timeline import Clock, Intervals, Measured, Profile, Timeline, TraceError, TraceSource
+from gssr.traces.cube_anchor import CubeMetric, read_anchor
+from gssr.traces.timeline import Measured, Timeline, TraceError
 
 _BLOCK = 512
 _MOST_MEMBERS = 100_000
@@ -55,29 +56,20 @@ def read_cube(path: str) -> Timeline:
             if "anchor.xml" not in members:
                 raise TraceError(f"{path}: holds no anchor.xml: it is cut, or still being written")
             size = os.fstat(stream.fileno()).st_size
-            anchor = read_anchor(path, _text(path, stream, members["anchor.xml"], size))
+            timeline, profile, declared = read_anchor(path, _text(path, stream, members["anchor.xml"], size))
             most = min(_MOST_VALUES, max(_NEVER_TOO_MANY, size // _LEAST_VALUE))
-            if len(anchor.parent) * len(anchor.tracks) > most:
-                values = f"{len(anchor.parent):,} call paths on {len(anchor.tracks):,} places"
+            if len(profile.parent) * len(timeline.tracks) > most:
+                values = f"{len(profile.parent):,} call paths on {len(timeline.tracks):,} places"
                 raise TraceError(
                     f"{path}: {values} are more than fit into memory: cube_remap2 or cube_cut make it less"
                 )
-            metrics, notes = _metrics(path, stream, members, anchor)
+            metrics, notes = _metrics(path, stream, members, declared, profile.parent, len(timeline.tracks))
     except OSError as error:
         raise TraceError(f"{path}: can't be read: {error.strerror}") from None
     if not metrics:
         raise TraceError(f"{path}: holds no values of any metric")
-    source = TraceSource(
-        path, "cube", anchor.tool, anchor.version, n_events=len(anchor.parent), notes=(*anchor.notes, *notes)
-    )
-    profile = Profile(anchor.parent, anchor.name, anchor.paradigm, anchor.role, tuple(metrics))
-    return Timeline((source,), Clock(), anchor.tracks, anchor.names, no_intervals(), profile=profile)
-
-
-def no_intervals() -> Intervals:
-    """Return intervals [0], for timelines without times."""
-    none, short, byte = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int8)
-    return Intervals(none, none, short, short, byte, byte, none, none, byte)
+    sources = tuple(source._replace(notes=(*source.notes, *notes)) for source in timeline.sources)
+    return replace(timeline, sources=sources, profile=replace(profile, metrics=tuple(metrics)))
 
 
 def _members(stream: BinaryIO) -> dict[str, range]:
@@ -126,9 +118,10 @@ def _text(path: str, stream: BinaryIO, member: range, size: int) -> bytes:
 
 
 def _metrics(
-    path: str, stream: BinaryIO, members: dict[str, range], anchor: Anchor
+    path: str, stream: BinaryIO, members: dict[str, range], declared: Sequence[CubeMetric], parent: Ints, n_tracks: int
 ) -> tuple[list[Measured], list[str]]:
-    """Prepare the metrics that have readable values.
+    """Prepare those of the ``declared`` metrics that have readable values, for each node of the call tree (``parent``: each
+    node's caller) and each of ``n_tracks`` tracks.
 
     Returns them, and sentences on metrics whose values cannot be read. A metric without any file was not measured and
     is passed over in silence: every profile has some.
@@ -138,7 +131,7 @@ def _metrics(
     unread: list[str] = []
     orders: dict[bool, Ints] = {}
     room = max(_MOST_UNPACKED, _MOST_RATIO * os.fstat(stream.fileno()).st_size)
-    for metric in anchor.metrics:
+    for metric in declared:
         index, data = members.get(f"{metric.number}.index"), members.get(f"{metric.number}.data")
         if index is None or data is None:
             if index is not None or data is not None:
@@ -150,25 +143,25 @@ def _metrics(
             continue
         inclusive = metric.kind == "INCLUSIVE"
         if inclusive not in orders:
-            orders[inclusive] = _in_blocks(anchor.parent) if inclusive else np.arange(len(anchor.parent))
+            orders[inclusive] = _in_blocks(parent) if inclusive else np.arange(len(parent))
         try:
-            order, places = _index(stream, index, len(anchor.parent))
+            order, places = _index(stream, index, len(parent))
         except ValueError:
             notes.append(f"{metric.name} left out: its index is damaged")
             continue
         nodes, dtype = orders[inclusive][places], np.dtype(order + type_)
         rows: Callable[[], tuple[Ints, Floats]]
-        rows = partial(_rows, path, metric, data, nodes, (len(nodes), len(anchor.tracks)), dtype)
+        rows = partial(_rows, path, metric, data, nodes, (len(nodes), n_tracks), dtype)
         stream.seek(data.start)
         try:
             is_packed = stream.read(len(_PACKED)) == _PACKED
             if is_packed:
-                room -= len(nodes) * len(anchor.tracks) * dtype.itemsize
+                room -= len(nodes) * n_tracks * dtype.itemsize
                 if room < 0:
                     notes.append(f"{metric.name} left out: the values unpack to {_MOST_RATIO} times the file's size")
                     continue
                 rows()  # what is packed may be anything
-            elif len(data) < len(_DATA) + len(nodes) * len(anchor.tracks) * dtype.itemsize:
+            elif len(data) < len(_DATA) + len(nodes) * n_tracks * dtype.itemsize:
                 raise TraceError
             if dtype.kind == "f" and metric.type not in _COMBINE and not _sound(rows()[1]).all():
                 notes.append(

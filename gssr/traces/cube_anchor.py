@@ -6,8 +6,7 @@ from xml.parsers import expat
 
 import numpy as np
 
-from gssr.arrays import Ints
-from gssr.traces.timeline import TraceError, Track, TrackKind
+from gssr.traces.timeline import Clock, Profile, Timeline, TraceError, TraceSource, Track, TrackKind, no_intervals
 
 _DEEPEST = 10_000
 """Calls within calls: each level costs a pass over the tree."""
@@ -31,27 +30,10 @@ class CubeMetric(NamedTuple):
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """The content of a profile's XML. Nodes [n] of the call tree come in the file's order, each behind its caller:
-    ``parent`` is the caller's index, -1 for a root, ``name`` the index in ``names``; ``paradigm`` and ``role`` are
-    texts per node. ``tracks`` are in the order of the values' columns."""
-
-    tool: str
-    version: str
-    metrics: tuple[CubeMetric, ...]
-    names: tuple[str, ...]
-    parent: Ints
-    name: Ints
-    paradigm: tuple[str, ...]
-    role: tuple[str, ...]
-    tracks: tuple[Track, ...]
-    notes: tuple[str, ...]
-
-
-def read_anchor(path: str, text: bytes) -> Anchor:
-    """Parse the XML of a profile. ``path`` is what errors call the file. Raises TraceError if it is damaged, or names
-    no calls or no threads."""
+def read_anchor(path: str, text: bytes) -> tuple[Timeline, Profile, list[CubeMetric]]:
+    """Parse the XML of a profile. Returns the timeline, whose tracks are in the order of the values' columns; its call tree,
+    whose nodes are in the file's order, without metrics; and the metrics that the file declares. ``path`` is what errors
+    call the file. Raises TraceError if it is damaged, or names no calls or no threads."""
     reader = _Reader()
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -66,7 +48,7 @@ def read_anchor(path: str, text: bytes) -> Anchor:
         raise TraceError(f"{path}: its anchor.xml {error}") from None
     if not reader.parent or not reader.tracks:
         raise TraceError(f"{path}: its anchor.xml names no {'threads' if reader.parent else 'calls'}")
-    return reader.anchor()
+    return *reader.content(path), reader.metrics
 
 
 def _refuse(*_: object) -> None:
@@ -155,9 +137,9 @@ class _Reader:
         self.numbers.append(_number(own.get("@id")))
         self.tracks.append(Track(kind, own.get("name", ""), rank, node, tid=_rank(own.get("rank"))))
 
-    def anchor(self) -> Anchor:
-        """Put together what was read. Tracks are sorted by their numbers, as the values are, unless numbers occur
-        twice."""
+    def content(self, path: str) -> tuple[Timeline, Profile]:
+        """Put together what was read of the file ``path``. Tracks are sorted by their numbers, as the values are, unless
+        numbers occur twice."""
         notes, tracks = [], self.tracks
         if len(set(self.numbers)) < len(self.numbers):
             notes.append("several threads have one number: taken in their order")
@@ -168,12 +150,13 @@ class _Reader:
         regions = [self.regions.get(callee, unknown) for callee in self.callee]
         name = [names.setdefault(region[0], len(names)) for region in regions]
         creator, _, version = self.attributes.get("Creator", "").strip().rpartition(" ")
-        return Anchor(
-            tool=creator or version or "Cube", version=version if creator else "", metrics=tuple(self.metrics),
-            names=tuple(names), parent=np.array(self.parent, np.int64), name=np.array(name, np.int64),
-            paradigm=tuple(region[1] for region in regions), role=tuple(region[2] for region in regions),
-            tracks=tuple(tracks), notes=tuple(notes),
+        source = TraceSource(
+            path, "cube", creator or version or "Cube", version if creator else "", n_events=len(self.parent),
+            notes=tuple(notes),
         )  # fmt: skip
+        paradigm, role = (tuple(region[part] for region in regions) for part in (1, 2))
+        profile = Profile(np.array(self.parent, np.int64), np.array(name, np.int64), paradigm, role, ())
+        return Timeline((source,), Clock(), tuple(tracks), tuple(names), no_intervals()), profile
 
 
 def _number(text: str | None) -> int:

@@ -8,6 +8,7 @@ import math
 import os
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from gssr.traces.dump_file import load_dump, objects, text, whole_number
@@ -67,6 +68,38 @@ class RankDump:
     version: str
     groups: dict[str, ProcessGroup]
     operations: tuple[Operation, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether the buffer still holds the rank's first operation."""
+        return bool(self.operations) and self.operations[0].order == 0
+
+    @cached_property
+    def collectives(self) -> dict[str, dict[int, Operation]]:
+        """The collective operations, by group and number; of those that were given together the first."""
+        found: dict[str, dict[int, Operation]] = {}
+        for each in self.operations:
+            if not each.is_p2p:
+                found.setdefault(each.group, {}).setdefault(each.number, each)
+        return found
+
+    @cached_property
+    def unfinished(self) -> tuple[Operation, ...]:
+        """The operations that are not over, of all groups."""
+        return tuple(each for each in self.operations if not each.is_over)
+
+    @cached_property
+    def transfers(self) -> dict[str, list[Operation]]:
+        """The unfinished sends and receives whose other rank is known, by group."""
+        found: dict[str, list[Operation]] = {}
+        for each in self.unfinished:
+            if each.is_p2p and each.peer is not None:
+                found.setdefault(each.group, []).append(each)
+        return found
+
+    def elsewhere(self, group: str) -> Operation | None:
+        """Return the oldest unfinished operation in another group."""
+        return next((each for each in self.unfinished if each.group != group), None)
 
 
 def read_flight_recorder(path: str, most_bytes: int | None = None) -> RankDump:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from gssr.traces.kernel_profile import (
@@ -117,31 +118,28 @@ def send_report() -> None:
         try:
             import ncu_report
 
-            for launches in ncu_report.load_report(sys.argv[1]):
-                for action in launches:
-                    out.write(json.dumps(_described(ncu_report, action) | {"number": number}) + "\n")
-                    number += 1
+            for action in chain.from_iterable(ncu_report.load_report(sys.argv[1])):
+                told = _described(ncu_report, action)
+                if told is None:
+                    failed = f"it is cut off behind {number:,} launches"
+                    break
+                out.write(json.dumps(told | {"number": number}) + "\n")
+                number += 1
         except ImportError:
             failed = "reading it needs the package ncu-report: pip install 'ncu-report>=2025.3,<2027'"
-        except _CutOffError:
-            failed = f"it is cut off behind {number:,} launches"
         except Exception as error:  # whatever the package raises
             failed = f"ncu-report says {type(error).__name__}"
         if failed:
             out.write(json.dumps({"failed": failed}) + "\n")
 
 
-class _CutOffError(Exception):
-    """A launch has no name, as where a report ends too early."""
-
-
-def _described(package: Any, action: Any) -> dict[str, Any]:
+def _described(package: Any, action: Any) -> dict[str, Any] | None:
     """Describe a launch by values that JSON can hold: its name, the GPU, known metrics with their units, and what NVIDIA's
-    rules say. ``package``: the module ncu_report; ``action``: the launch, an IAction of that module. Raises _CutOffError
-    where the report ends within the launch."""
+    rules say. ``package``: the module ncu_report; ``action``: the launch, an IAction of that module. None for a launch
+    without a name, as where the report ends too early."""
     name = action.name(package.IAction.NameBase_DEMANGLED)
     if not isinstance(name, str):
-        raise _CutOffError
+        return None
     metrics = []
     for each in filter(is_known, action.metric_names()):
         metric = action.metric_by_name(each)

@@ -261,10 +261,10 @@ class _Reading:
         places, added = _with_gpus(tracks, of_gpus, about)
         names = self._named(strings)
         io, more, calls = files_of(self._database, self._sound, (*tracks, *added), names.texts, about.host)
-        intervals, pageable = self._intervals(names)
-        start_end = (
-            np.flatnonzero(names.start_end[self._columns.name]) if _NVTX.name in self._database.columns else None
-        )
+        intervals, key = self._columns.finish(names.name, names.kind, names.category, names.operation)
+        copies = self._database.columns.get("CUPTI_ACTIVITY_KIND_MEMCPY")
+        pageable = None if copies and "srcKind" not in copies else np.flatnonzero(names.pageable[key])
+        start_end = np.flatnonzero(names.start_end[key]) if _NVTX.name in self._database.columns else None
         all_tracks, intervals = host_waits_apart((*tracks, *added, *more), names.texts, intervals)
         kinds = {Kind(kind) for kind in np.unique(intervals.kind).tolist()}
         if not kinds & {Kind.KERNEL, Kind.GRAPH}:
@@ -449,19 +449,6 @@ class _Reading:
             return name
         domains[f"{domain}:{name}"] = domain
         return f"{domain}:{name}"
-
-    def _intervals(self, names: _Names) -> tuple[Intervals, Ints | None]:
-        """Sort all intervals. Returns them, and the indices of those that copy from or to pageable memory, None if the
-        report does not say it."""
-        own = self._columns
-        own.finish()
-        told = self._database.columns.get("CUPTI_ACTIVITY_KIND_MEMCPY")
-        found = None if told and "srcKind" not in told else np.flatnonzero(names.pageable[own.name])
-        assert own.link is not None and own.size is not None
-        return Intervals(
-            own.start, own.length, own.track, names.name[own.name], names.kind[own.name], names.category[own.name], own.link,
-            own.size, names.operation[own.name],
-        ), found  # fmt: skip
 
     def _counters(self) -> tuple[list[Counter], list[int]]:
         """Read the series of GPU metrics and network cards. Returns them, and the report's ids of GPUs: ``track`` of a

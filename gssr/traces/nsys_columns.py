@@ -6,36 +6,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
+from gssr.traces.timeline import Intervals
 
 Key = tuple[int, ...]
 
 
 class IntervalColumns:
-    """Collects the columns of Intervals part by part. ``name`` is a number of the reader's own, and a length of -1
-    means that the interval is open to the end. ``link`` and ``size`` stay None, taking no memory, until a row has one;
-    after ``finish`` they are arrays."""
+    """Collects the columns of Intervals part by part. Columns of links and sizes take no memory until a row has one."""
 
     def __init__(self, most: int) -> None:
         """Make room for at most so many intervals. Rows that are not filled take no memory."""
         self._most, self._n = most, 0
-        self.start, self.length = np.empty(most, np.int64), np.empty(most, np.int64)
-        self.track, self.name = np.empty(most, np.int32), np.empty(most, np.int32)
-        self.link: Ints | None = None
-        self.size: Ints | None = None
+        self._start, self._length = np.empty(most, np.int64), np.empty(most, np.int64)
+        self._track, self._key = np.empty(most, np.int32), np.empty(most, np.int32)
+        self._link: Ints | None = None
+        self._size: Ints | None = None
 
     def add(
-        self,
-        start: Ints,
-        length: Ints,
-        track: NDArray[np.int32],
-        name: NDArray[np.int32],
-        link: Ints | None = None,
+        self, start: Ints, length: Ints, track: NDArray[np.int32], key: NDArray[np.int32], link: Ints | None = None,
         size: Ints | None = None,
-    ) -> None:
-        """Append intervals, columns [k] each. A column that is None is -1 for each."""
+    ) -> None:  # fmt: skip
+        """Append intervals, columns [k] each. ``length``: -1 of one that is open to the end; ``key``: a number for all that
+        an interval's name tells. A column that is None is -1 for each."""
         new = slice(self._n, self._n + len(start))
-        self.start[new], self.length[new], self.track[new], self.name[new] = start, length, track, name
-        self.link, self.size = self._fill_column(self.link, link, new), self._fill_column(self.size, size, new)
+        self._start[new], self._length[new], self._track[new], self._key[new] = start, length, track, key
+        self._link, self._size = self._fill_column(self._link, link, new), self._fill_column(self._size, size, new)
         self._n = new.stop
 
     def _fill_column(self, column: Ints | None, values: Ints | None, new: slice) -> Ints | None:
@@ -49,29 +44,28 @@ class IntervalColumns:
         column[new] = -1 if values is None else values
         return column
 
-    def finish(self) -> None:
-        """Sort the intervals by start, those of equal start by falling length, after ending open ones where the last
-        interval ends. Cuts the columns to the number of intervals. Call it once."""
+    def finish(
+        self, name: NDArray[np.int32], kind: NDArray[np.int8], category: NDArray[np.int8], operation: NDArray[np.int8]
+    ) -> tuple[Intervals, NDArray[np.int32]]:
+        """Sort the intervals, after ending open ones where the last interval ends. ``name``, ``kind``, ``category`` and
+        ``operation`` [n_keys] are those of each key. Returns the intervals and the key of each. Call it once."""
         own = slice(self._n)
-        self.start, self.length, self.track, self.name = (
-            self.start[own],
-            self.length[own],
-            self.track[own],
-            self.name[own],
-        )
-        is_open = self.length < 0
+        start, length = self._start[own], self._length[own]
+        is_open = length < 0
         if is_open.any():
-            self.length[is_open] = (self.start + np.maximum(self.length, 0)).max() - self.start[is_open]
-        order = _order(self.start, self.length)
-        self.link, self.size = (
-            all_alike(-1, self._n) if column is None else column[own] for column in (self.link, self.size)
+            length[is_open] = (start + np.maximum(length, 0)).max() - start[is_open]
+        order = _order(start, length)
+        rows = own if order is None else order
+        self._start, self._length = self._start[rows], self._length[rows]
+        self._track, self._key = self._track[rows], self._key[rows]
+        link, size = (all_alike(-1, self._n) if each is None else each[rows] for each in (self._link, self._size))
+        self._link = self._size = None
+        del start, length, order, rows  # what is not needed any more, before there is more
+        key = self._key
+        intervals = Intervals(
+            self._start, self._length, self._track, name[key], kind[key], category[key], link, size, operation[key]
         )
-        if order is not None:
-            self.start, self.length = self.start[order], self.length[order]
-            self.track, self.name = self.track[order], self.name[order]
-            self.link, self.size = (
-                column[order] if any(column.strides) else column for column in (self.link, self.size)
-            )
+        return intervals, key
 
 
 def _order(start: Ints, length: Ints) -> Ints | None:

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.traces.cube import no_intervals
 from gssr.traces.dump_file import load_dump, objects, text
-from gssr.traces.timeline import Clock, Measured, Profile, Timeline, TraceError, TraceSource, Track
+from gssr.traces.timeline import Clock, Measured, Profile, Timeline, TraceError, TraceSource, Track, no_intervals
 
 _MOST_VALUES, _MOST_METRICS, _MOST_GPUS = 1 << 21, 64, 1024
 """Call paths times GPUs, metrics and GPUs of a profile."""

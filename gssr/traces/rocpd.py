@@ -344,18 +344,10 @@ class _Reading:
                 kind = _AT_ONCE.get(kind, kind) if what == _MARKS else kind
                 text = messages[second] if second != NULL else category or text if key == NULL else text
             rows.append((texts.setdefault(text, len(texts)), kind, category_of(kind, text), operation))
-        own, kinds, categories, operations = zip(*rows, strict=True) if rows else ((),) * 4
-        made = self._columns
-        made.finish()
-        assert made.link is not None and made.size is not None
-        kind_of, category_of_all, operation_of_all = (
-            np.array(each, np.int8)[made.name] for each in (kinds, categories, operations)
-        )
-        track, name = np.array(places, np.int32)[made.track], np.array(own, np.int32)[made.name]
-        intervals = Intervals(
-            made.start, made.length, track, name, kind_of, category_of_all, made.link, made.size, operation_of_all
-        )  # fmt: skip
-        return intervals, tuple(texts)
+        names, *others = zip(*rows, strict=True) if rows else ((),) * 4
+        kinds, categories, operations = (np.array(each, np.int8) for each in others)
+        intervals, _ = self._columns.finish(np.array(names, np.int32), kinds, categories, operations)
+        return replace(intervals, track=np.array(places, np.int32)[intervals.track]), tuple(texts)
 
     def _texts(self, table: str, column: str, of_kernels: bool) -> list[dict[int, str]]:
         """Read all texts of a column that names refer to, of kernels or of all else. Returns for each session the texts

@@ -137,6 +137,12 @@ class Intervals:
         return len(self.start)
 
 
+def no_intervals() -> Intervals:
+    """Return intervals [0], for timelines without times."""
+    none, short, byte = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int8)
+    return Intervals(none, none, short, short, byte, byte, none, none, byte)
+
+
 OPERATIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "memset", "unified HtoD", "unified DtoH", "other")
 """Kinds of copies, as JSON and tables name them."""
 

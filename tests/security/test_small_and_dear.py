@@ -123,7 +123,7 @@ def test_all_tracks_are_gone_through_a_few_times_however_many_gpus_there_are(tmp
 
 def test_more_gpus_have_fewer_columns_and_are_read(tmp_path: Path) -> None:
     found = analyze_timeline(of_gpus(tmp_path, 1100))
-    assert {len(gpu.course.busy) for gpu in found.gpus} == {60}
+    assert {len(gpu.busy_over_time) for gpu in found.gpus} == {60}
     assert sum(gpu.n_kernels for gpu in found.gpus) == 1100
 
 

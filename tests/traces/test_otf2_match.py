@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from gssr.traces.otf2.match import Stack, matched, paired, waits
+from gssr.traces.otf2.match import Regions, matched, paired, waits
 
 
 def test_regions_are_those_of_a_stack_of_each_location() -> None:
@@ -36,10 +36,10 @@ def test_regions_are_those_of_a_stack_of_each_location() -> None:
             asked.append((begin, len(codes)))
             open_after.append(found[stack[-1]][3] if stack else -1)
             expected += found
-        own = Stack(np.array(places, np.int32), np.array(times, np.int64), np.array(codes, np.int64))
-        regions = own.regions()
-        assert list(zip(*(column.tolist() for column in regions[:4]), strict=True)) == expected
-        assert (regions.n_alone, regions.n_other) == (alone, other)
+        own = Regions(np.array(places, np.int32), np.array(times, np.int64), np.array(codes, np.int64))
+        columns = (own.place, own.start, own.length, own.region)
+        assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
+        assert (own.n_alone, own.n_other) == (alone, other)
         first, events = (np.array(column, np.int64) for column in zip(*asked, strict=True))
         assert own.open_at(first, events).tolist() == open_after
 

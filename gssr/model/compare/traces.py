@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.model.statistics.balance import imbalance
-from gssr.model.traces.call_tree import CallTree, by_paradigm, functions, spread
+from gssr.model.traces.call_tree import TIME, VISITS, CallTree, by_paradigm, flat_profile, spread
 from gssr.model.traces.lengths import without_running_numbers
 from gssr.model.traces.tables import TABLES
 from gssr.model.traces.trace_results import TraceAnalysis
@@ -169,14 +169,14 @@ def calls(trace: TraceAnalysis) -> ByName:
 def _functions(trace: TraceAnalysis, tree: CallTree) -> ByName:
     """Return the calls of each function by ("functions", name), with running numbers in names joined; without steps
     and functions that were never called."""
-    own, steps = functions(tree), {step.name for step in trace.steps}
+    flat, steps = flat_profile(tree), {step.name for step in trace.steps}
     at: dict[str, int] = {}
     of = np.array(
-        [at.setdefault(without_running_numbers(name), len(at)) for name in own.names], np.int64
+        [at.setdefault(without_running_numbers(name), len(at)) for name in flat.names], np.int64
     )  # of two paradigms
     time, visits = np.zeros((2, len(at), len(tree.places)))
-    np.add.at(time, of, own.exclusive)
-    np.add.at(visits, of, own.visits)
+    np.add.at(time, of, flat.values(TIME).exclusive)
+    np.add.at(visits, of, flat.values(VISITS).exclusive)
     over = spread(time)
     columns = (each.tolist() for each in (visits.sum(axis=1), over.total, over.imbalance))
     found = {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from gssr.model.joined.match import NS
+from gssr.model.joined.match import NS, gpus_of_rank
 from gssr.model.window import extent
 from gssr.store.read.recording import RunReader
 from gssr.traces.flight_recorder import RankDump
@@ -25,9 +25,7 @@ def gpus_by_rank(reader: RunReader, place: Mapping[int, int]) -> dict[int, tuple
     number is its local rank, as torchrun chooses it. ``place``: where each of the run's GPUs is among those looked at."""
     found: dict[int, tuple[int, ...]] = {}
     for process in reader.processes:
-        own = reader.gpus_of_ranks.get(process.rank) or tuple(
-            at for at, gpu in enumerate(reader.gpus) if gpu.rank == process.rank
-        )
+        own = gpus_of_rank(reader, process.rank)
         numbered = tuple(at for at in own if reader.gpus[at].device_index == process.local_rank)
         found[process.rank] = tuple(place[at] for at in numbered or own if at in place)
     return found

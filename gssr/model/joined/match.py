@@ -13,6 +13,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.gpu_name import listed
 from gssr.model.joined.compare_clocks import NEAR, Check, Compared, Pair, compare, find, which
+from gssr.model.traced import LaidBy
 from gssr.model.traces.gpu_names import gpus_of
 from gssr.model.traces.part import are
 from gssr.model.traces.segments import Segments, union
@@ -31,8 +32,6 @@ _ON_THREADS = ((Kind.CPU_OP, Kind.RUNTIME, Kind.DRIVER), (Kind.RANGE,))
 """What keeps a thread busy, of a trace without GPUs."""
 _MOST_CORES = 1e5
 
-ClockOrigin = Literal["unix", "boot", "by comparison", "--offset"]
-
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -49,7 +48,7 @@ class Match:
     beside: tuple[int, ...]
     start: float
     end: float
-    clock: ClockOrigin
+    clock: LaidBy
     check: Check | None
     offset: float
     said: tuple[str, ...]
@@ -109,7 +108,7 @@ def matched(reader: RunReader, timeline: Timeline, offset: float | None = None) 
         )
         why = ", or since the node was booted again" if since_boot else ""
         raise ValueError(f"lies outside of the run: it was recorded {when} it{why}")
-    clock: ClockOrigin = "boot" if since_boot else "by comparison" if found.check == "elsewhere" else "unix"
+    clock: LaidBy = "boot" if since_boot else "by comparison" if found.check == "elsewhere" else "unix"
     clock = "--offset" if offset is not None else clock
     return Match(
         timeline.sources[0].path,
@@ -209,6 +208,12 @@ def _by_rank(reader: RunReader) -> dict[int, Process]:
     return found
 
 
+def gpus_of_rank(reader: RunReader, rank: int) -> tuple[int, ...]:
+    """Find the GPUs that a rank may use. Returns positions."""
+    own = reader.gpus_of_ranks.get(rank)
+    return own or tuple(at for at, gpu in enumerate(reader.gpus) if gpu.rank == rank)
+
+
 _UNKNOWN = Process._make(["", 0, *(None for _ in Process._fields[2:])])
 
 
@@ -264,7 +269,7 @@ class _TraceGpus:
             return self._on_node(gpu)
         if gpu.node is not None and (process.node or process.hostname) and not is_on(gpu.node, process):
             self.renamed_node = f"was recorded on {gpu.node}, and rank {process.rank} of the run was on {process.node}"
-        own = self._own(process.rank)
+        own = gpus_of_rank(self._reader, process.rank)
         if len(own) == 1 and n_gpus == 1:
             return own[0]
         if device is None:
@@ -276,12 +281,7 @@ class _TraceGpus:
         return position
 
     def _all_own(self, processes: Sequence[Process]) -> tuple[int, ...]:
-        return tuple(sorted({at for process in processes for at in self._own(process.rank)}))
-
-    def _own(self, rank: int) -> tuple[int, ...]:
-        """Find the GPUs that a rank may use. Returns positions."""
-        own = self._reader.gpus_of_ranks.get(rank)
-        return own or tuple(at for at, gpu in enumerate(self._reader.gpus) if gpu.rank == rank)
+        return tuple(sorted({at for process in processes for at in gpus_of_rank(self._reader, process.rank)}))
 
     def _on_node(self, gpu: Track) -> int | None:
         """Find the GPU by its number on the node, which holds where every rank of the node may use all of the node's GPUs.
@@ -289,7 +289,7 @@ class _TraceGpus:
         if gpu.node is None:
             return None
         ranks = [rank for rank, each in _by_rank(self._reader).items() if is_on(gpu.node, each)]
-        owns = {self._own(rank) for rank in ranks}
+        owns = {gpus_of_rank(self._reader, rank) for rank in ranks}
         if len(owns) != 1:
             return None
         every = owns.pop()
@@ -330,7 +330,7 @@ class _TraceGpus:
                         else 0.0
                     ),
                 )
-                own = [Pair(most, *samples[at]) for at in self._own(rank.rank) if at in samples]
+                own = [Pair(most, *samples[at]) for at in gpus_of_rank(self._reader, rank.rank) if at in samples]
                 found += sorted(own, key=lambda pair: fit([pair], extent, interval).r)[-1:]
             return found
         return [pair for process in self._processes for pair in self._threads(process, window, zero)]
@@ -383,7 +383,7 @@ class _TraceGpus:
     def _is_sure(self, rank: Process) -> bool:
         """Tell whether the number of the rank's one GPU is the one that it has on its node, as under torchrun: it is the
         local rank, and the rank may use all of the node's GPUs."""
-        indices = [self._reader.gpus[at].device_index for at in self._own(rank.rank)]
+        indices = [self._reader.gpus[at].device_index for at in gpus_of_rank(self._reader, rank.rank)]
         numbers = [gpu.device for gpu in self._numbered[rank]]
         return numbers == [rank.local_rank] and indices == list(range(len(indices)))
 
@@ -399,7 +399,7 @@ class _TraceGpus:
         before, zero = dict(self.of), self._timeline.clock.unix_ns or 0
         moved = (window[0] + (shift or 0), window[1] + (shift or 0))
         for rank, gpus in self._numbered.items():
-            own = self._own(rank.rank)
+            own = gpus_of_rank(self._reader, rank.rank)
             samples = {} if shift is None else self._samples(own, _around(moved))
             places = [
                 which(
@@ -422,7 +422,7 @@ class _TraceGpus:
             self.said.append("its GPUs are told apart by comparing with the samples, not by their numbers")
         return is_changed
 
-    def renamed(self, timeline: Timeline, clock: ClockOrigin) -> Timeline:
+    def renamed(self, timeline: Timeline, clock: LaidBy) -> Timeline:
         """Return the timeline with its tracks called by the run's ranks, nodes and GPUs, and ``clock`` as where its clock
         comes from."""
         gpus = self._reader.gpus

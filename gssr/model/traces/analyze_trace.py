@@ -20,12 +20,13 @@ from gssr.model.traces.critical_path import MOST_NODES
 from gssr.model.traces.dependencies import dependencies_of
 from gssr.model.traces.dependency_graph import Dependencies
 from gssr.model.traces.derived_counters import derived_counters
-from gssr.model.traces.flops import FlopsByCall, both_flops, by_operator, by_step, flops_by_call
+from gssr.model.traces.flops import both_flops, by_operator, by_step, flops_by_call
 from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.io import all_calls, file_calls
 from gssr.model.traces.kernel_sequences import both_sequences, kernel_sequences
 from gssr.model.traces.launches import NONE_LINKED, Links, launches, links_of, no_calls, time_launched_within
 from gssr.model.traces.lengths import (
+    KINDS,
     NO_LENGTHS,
     NO_STATISTICS,
     Key,
@@ -58,9 +59,7 @@ from gssr.model.traces.trace_results import (
     LateHost,
     Launches,
     OwnMetric,
-    Step,
     TraceAnalysis,
-    TraceCourse,
     Waits,
 )
 from gssr.model.traces.trace_rules import TABLE, judge_trace
@@ -86,7 +85,7 @@ from gssr.traces.timeline import (
 from gssr.workers import HERE, Workers, available_memory
 
 FEWER_BINS, MANY_GPUS = 60, 1000
-"""Columns of the course of each of more than MANY_GPUS, where BINS would take 20 KB a GPU."""
+"""Columns over time of each of more than MANY_GPUS, where BINS would take 20 KB a GPU."""
 MOST_STEP_TIMES = 1 << 23
 """Steps times GPUs: of more it is not worked out how busy the GPUs were in each step, which would take a minute."""
 PATH_IF_SMALL = "critical_path of a small file"
@@ -94,19 +93,15 @@ PATH_IF_SMALL = "critical_path of a small file"
 MOST_FOR_PATH = 250_000
 """Intervals of a file beyond which its critical path is looked for only where that is asked for: of a million it takes 3 s,
 as long as all the rest of a page."""
-_WORK = (Kind.KERNEL, Kind.GRAPH)
 _OF_TORCH = re.compile(r"^aten::|\bat::native::")
 """Names of operators and kernels of PyTorch, whichever tool has traced them."""
 _CAPTURES = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
 _BY_GPU = ("ranks", "kernel_types", "idle", "gaps", "steps")
 """The tables that are made GPU by GPU."""
-_WITHOUT_CALLS = frozenset({"kernels", "kernels_by_rank", "copies", "copy_sizes", "api", "os"})
+_ADD_UP = frozenset({"kernels", "copies", "copy_sizes", "api", "os"})
+"""The tables for which only the lengths of single intervals count."""
+_WITHOUT_CALLS = _ADD_UP | {"kernels_by_rank"}
 """The tables for which it does not matter what launched the GPUs' work."""
-_ADD_UP: Mapping[str, tuple[Kind, ...]] = {
-    "kernels": (Kind.KERNEL, Kind.GRAPH), "copies": (Kind.MEMCPY, Kind.MEMSET), "copy_sizes": (Kind.MEMCPY, Kind.MEMSET),
-    "api": (Kind.RUNTIME, Kind.DRIVER), "os": (Kind.OS,),
-}  # fmt: skip
-"""The tables for which only the lengths of single intervals count, and of which kinds these are."""
 _OF_TREE = ("calltree", "calltree_metrics", "functions", "paradigms_by_rank")
 """Those of the call tree."""
 
@@ -176,7 +171,9 @@ def analyze_timeline(
         idle=_added([gpu.causes for gpu in gpus]),
         gaps=_longest(_described(part, [gpu.longest for gpu in gpus], work_of)),
         launches=launches(part, work if _asks(tables, "launches") else NONE_LINKED),
-        steps=_steps(part, own_steps, [gpu.in_steps for gpu in gpus] if len(timed) else [], flops)
+        steps=steps(
+            part, own_steps, [gpu.in_steps for gpu in gpus] if len(timed) else [], by_step(part, flops, own_steps)
+        )
         if _asks(tables, "steps")
         else (),
         flops=by_operator(part, flops),
@@ -204,14 +201,6 @@ def _asks(tables: Collection[str] | None, *names: str) -> bool:
     if tables is None or any(name in tables for name in names):
         return True
     return "verdicts" in tables and names != _OF_TREE
-
-
-def _steps(part: TracePiece, rows: Ints, covered: Sequence[Ints], flops: FlopsByCall) -> tuple[Step, ...]:
-    """Describe the steps (``rows``), each with the floating-point operations of its rank."""
-    made = by_step(part, flops, rows)
-    return tuple(
-        step._replace(flops=n, mfu=mfu) for step, (n, mfu) in zip(steps(part, rows, covered), made, strict=True)
-    )
 
 
 def _dependencies(part: TracePiece, links: Links, tables: Collection[str] | None) -> tuple[Dependencies, ...]:
@@ -267,7 +256,7 @@ class _AnalysisRequest(NamedTuple):
     @property
     def adds_up(self) -> bool:
         """Whether only tables in _ADD_UP are asked for, of all of the traces."""
-        return bool(self.tables and _ADD_UP.keys() >= {*self.tables} and not any(self.wanted))
+        return bool(self.tables and _ADD_UP.issuperset(self.tables) and not any(self.wanted))
 
 
 class _FilePart(NamedTuple):
@@ -371,7 +360,7 @@ def _part_of_source(
 def _part_of_lengths(run: TraceSet, source: TraceSource, asked: _AnalysisRequest) -> _FilePart:
     """Analyze a file of which only tables in _ADD_UP are asked for: piece by piece, keeping the counts of lengths alone.
     Raises TraceError."""
-    kinds = {kind for table in asked.tables or () for kind in _ADD_UP[table]}
+    kinds = {kind for table in asked.tables or () for kind in KINDS[table]}
     pieces = (analyze_timeline(piece, tables=asked.tables) for piece in run.lengths_of(source, kinds))
     first = next(pieces)
     gathered = {name: [own] for name, own in first.lengths.items()}
@@ -467,10 +456,10 @@ def combined(
         _gather(delays, part.launches.delay)
         trees += [] if part.tree is None else [part.tree]
         apart = booted_apart(((found.clock, found.sources), (part.clock, part.sources)))
-        later = part = _without_lengths(_moved(part, found.clock))  # none is kept while the next is read
+        part = _without_lengths(_moved(part, found.clock))  # these are not kept while the next is read
         if apart or found.clock.unix_ns is None or part.clock.unix_ns is None:
             number = len(found.sources)
-            later = part = replace(
+            part = replace(
                 part, gpus=tuple(_with_own_clock(gpu, number) for gpu in part.gpus),
                 dependencies=tuple(each._replace(clock=number) for each in part.dependencies),
                 transfers=tuple(each._replace(clock=number) for each in part.transfers),
@@ -478,31 +467,31 @@ def combined(
         found = replace(
             found,
             clock=Clock() if apart else found.clock,
-            sources=found.sources + later.sources,
-            window=(min(found.window[0], later.window[0]), max(found.window[1], later.window[1])),
-            holds=found.holds | later.holds,
-            gpus=found.gpus + later.gpus,
-            kernels_by_rank=one_table(found.kernels_by_rank, later.kernels_by_rank),
-            calls={name: CallTotals(*map(sum, zip(found.calls[name], later.calls[name], strict=True)))
+            sources=found.sources + part.sources,
+            window=(min(found.window[0], part.window[0]), max(found.window[1], part.window[1])),
+            holds=found.holds | part.holds,
+            gpus=found.gpus + part.gpus,
+            kernels_by_rank=one_table(found.kernels_by_rank, part.kernels_by_rank),
+            calls={name: CallTotals(*map(sum, zip(found.calls[name], part.calls[name], strict=True)))
                    for name in found.calls},
-            idle=_added([found.idle, later.idle]),
-            gaps=_longest([*found.gaps, *later.gaps]),
-            launches=_both(found.launches, later.launches),
-            steps=found.steps + later.steps,
-            counters=found.counters + later.counters,
-            metrics=found.metrics + later.metrics,
-            facts={**later.facts, **found.facts},
-            places={**found.places, **later.places},
-            exchange=both(found.exchange, later.exchange),
-            collectives=all_collectives(found.collectives, later.collectives),
-            io=all_calls(found.io, later.io),
-            extent=_both_extents(found.extent, later.extent),
-            dependencies=_both_graphs(found, later),
-            flops=both_flops(found.flops, later.flops),
-            transfers=found.transfers + later.transfers,
-            sequences=both_sequences(found.sequences, later.sequences),
-            operator_counters=both_counters(found.operator_counters, later.operator_counters),
-            sampled_functions=both_sampled(found.sampled_functions, later.sampled_functions),
+            idle=_added([found.idle, part.idle]),
+            gaps=_longest([*found.gaps, *part.gaps]),
+            launches=_both(found.launches, part.launches),
+            steps=found.steps + part.steps,
+            counters=found.counters + part.counters,
+            metrics=found.metrics + part.metrics,
+            facts={**part.facts, **found.facts},
+            places={**found.places, **part.places},
+            exchange=both(found.exchange, part.exchange),
+            collectives=all_collectives(found.collectives, part.collectives),
+            io=all_calls(found.io, part.io),
+            extent=_both_extents(found.extent, part.extent),
+            dependencies=_both_graphs(found, part),
+            flops=both_flops(found.flops, part.flops),
+            transfers=found.transfers + part.transfers,
+            sequences=both_sequences(found.sequences, part.sequences),
+            operator_counters=both_counters(found.operator_counters, part.operator_counters),
+            sampled_functions=both_sampled(found.sampled_functions, part.sampled_functions),
         )  # fmt: skip
     found = replace(
         found,
@@ -580,7 +569,6 @@ def _moved(part: TraceAnalysis, clock: Clock) -> TraceAnalysis:
             gpu._replace(
                 begin_ns=gpu.begin_ns + by,
                 book=gpu.book and gpu.book.moved(by),
-                course=gpu.course._replace(begin=gpu.course.begin + by, end=gpu.course.end + by),
             )
             for gpu in part.gpus
         ),
@@ -687,7 +675,7 @@ def _of_gpu(
     causes, longest = [], []
     for some, busy, first in stretches(len(links.rows), lambda some: part.times(links.rows[some])):
         rows, call = links.rows[some], links.call[some]
-        n_kernels += int(np.isin(kind[rows], _WORK).sum())
+        n_kernels += int(np.isin(kind[rows], KINDS["kernels"]).sum())
         gaps = busy.gaps(ends[0])
         first = first[len(first) - len(gaps.start) :]
         idle = idling.idle_of(part, gaps.start, gaps.end, rows[first], call[first])
@@ -721,7 +709,7 @@ def _of_gpu(
     use = GpuUse(
         part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
-        waits, TraceCourse(begin, stop, shares[0], tuple(shares[1:])),
+        waits, shares[0], tuple(shares[1:]),
         0 if of_two is None else int(types[2] + types[6]) - exposed_collectives, late_host,
     )  # fmt: skip
     return _GpuMeasures(use, _added(causes), idling.longest(*longest), in_steps)
@@ -757,8 +745,8 @@ def _lengths(
     size is known. Returns the counts by table, and the table of kernels by rank."""
     own, names, length = part.timeline.intervals, part.timeline.names, part.length
     n_types = len(Category)
-    copies = links.rows[are(own.kind[links.rows], (Kind.MEMCPY, Kind.MEMSET))]
-    kernels = links.rows if not len(copies) else part.rows(*_WORK)
+    copies = links.rows[are(own.kind[links.rows], KINDS["copies"])]
+    kernels = links.rows if not len(copies) else part.rows(*KINDS["kernels"])
     if part.like_hta:
         kernels = part.rows(*BUSY, Kind.GPU_SYNC)
         kernels = kernels[part.category[kernels] != Category.SYNC]
@@ -813,18 +801,18 @@ def _lengths(
 
     launched_within = cache(lambda: time_launched_within(part, links))
 
-    def marked(kind: Kind, as_keys: Callable[[Sequence[int]], list[Key]]) -> Lengths:
-        """Count the lengths of the ranges or operators (``kind``) by the keys that ``as_keys`` makes, and add up the GPU
+    def marked(table: str, as_keys: Callable[[Sequence[int]], list[Key]]) -> Lengths:
+        """Count the lengths of the ranges or operators (``table``) by the keys that ``as_keys`` makes, and add up the GPU
         time of what was launched in them."""
-        rows = part.rows(kind)
+        rows = part.rows(*KINDS[table])
         within = {"gpu_ns": launched_within()(rows) if len(rows) else rows}
         code = own.name[rows].astype(np.int64)
-        if kind is Kind.RANGE and part.timeline.start_end is not None:
+        if table == "ranges" and part.timeline.start_end is not None:
             code += len(names) * np.isin(rows, part.timeline.start_end)
         return lengths_of(code, length[rows], as_keys, within)
 
-    def called(*kinds: Kind) -> Lengths:
-        rows = part.rows(*kinds)
+    def called(table: str) -> Lengths:
+        rows = part.rows(*KINDS[table])
         return lengths_of(own.name[rows], length[rows], named)
 
     def of_hlo() -> Lengths:
@@ -841,8 +829,8 @@ def _lengths(
 
     made: dict[str, Callable[[], Lengths]] = {
         "kernels": of_kernels, "copies": of_copies, "copy_sizes": of_sizes,
-        "ranges": lambda: marked(Kind.RANGE, of_domains), "operators": lambda: marked(Kind.CPU_OP, of_operators),
-        "hlo": of_hlo, "api": lambda: called(Kind.RUNTIME, Kind.DRIVER), "os": lambda: called(Kind.OS),
+        "ranges": lambda: marked("ranges", of_domains), "operators": lambda: marked("operators", of_operators),
+        "hlo": of_hlo, "api": lambda: called("api"), "os": lambda: called("os"),
     }  # fmt: skip
     ranks = statistics(by_rank()) if _asks(tables, "kernels_by_rank") else NO_STATISTICS
     return {name: make() for name, make in made.items() if _asks(tables, name)}, ranks

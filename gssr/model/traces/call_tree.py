@@ -50,6 +50,10 @@ class CallMetric(NamedTuple):
     combine: Literal["sum", "min", "max"] = "sum"
 
 
+_TIME_AND_VISITS = (CallMetric(TIME, "Time", "ns"), CallMetric(VISITS, "Visits", "occ"))
+"""What is counted of a trace."""
+
+
 class Values(NamedTuple):
     """A metric [n_nodes, n_places] of a node with all below it, and of the node alone; NaN where unknown."""
 
@@ -275,8 +279,7 @@ def _counted(
         TIME: Values(time, _without_callees(time, parent, depth)),
         VISITS: Values(with_callees(visits, parent, depth), visits),
     }
-    metrics = (CallMetric(TIME, "Time", "ns"), CallMetric(VISITS, "Visits", "occ"))
-    return CallTree(names, paradigm, parent, depth, places, metrics, made.__getitem__)
+    return CallTree(names, paradigm, parent, depth, places, _TIME_AND_VISITS, made.__getitem__)
 
 
 def together(trees: Sequence[CallTree]) -> CallTree:
@@ -343,19 +346,9 @@ def spread(values: Floats, combine: str = "sum") -> Spread:
     return Spread(total, mean, least, greatest, np.asarray(most, np.int64), imbalance)
 
 
-class Functions(NamedTuple):
-    """Nodes of one name and paradigm as one, the greatest exclusive time first. ``inclusive``, ``exclusive``, ``visits``
-    [n, n_places]; what a function takes within itself counts once."""
-
-    names: tuple[str, ...]
-    paradigm: tuple[str, ...]
-    inclusive: Floats
-    exclusive: Floats
-    visits: Floats
-
-
-def functions(tree: CallTree) -> Functions:
-    """Add up the tree by function: all nodes of one name and paradigm become one row, the greatest exclusive time first."""
+def flat_profile(tree: CallTree) -> CallTree:
+    """Add up the tree by function: all nodes of one name and paradigm become one, the greatest exclusive time first. Returns
+    a tree of roots alone, with their times and visits; what a function takes within itself counts once."""
     at: dict[tuple[str, str], int] = {}
     of = np.array([at.setdefault(key, len(at)) for key in zip(tree.names, tree.paradigm, strict=True)], np.int64)
     outermost = np.flatnonzero(~is_within_itself(tree.parent, of))
@@ -366,14 +359,10 @@ def functions(tree: CallTree) -> Functions:
     np.add.at(visits, of, tree.values(VISITS).exclusive)
     order = np.argsort(-np.nan_to_num(exclusive).sum(axis=1), kind="stable")
     keys = list(at)
-    named = [keys[each] for each in order.tolist()]
-    return Functions(
-        tuple(name for name, _ in named),
-        tuple(each for _, each in named),
-        inclusive[order],
-        exclusive[order],
-        visits[order],
-    )
+    names, paradigm = ([keys[each][part] for each in order.tolist()] for part in (0, 1))
+    made = {TIME: Values(inclusive[order], exclusive[order]), VISITS: Values(visits[order], visits[order])}
+    parent, depth = np.full(len(keys), -1), np.zeros(len(keys), np.int64)
+    return CallTree(tuple(names), tuple(paradigm), parent, depth, tree.places, _TIME_AND_VISITS, made.__getitem__)
 
 
 def by_paradigm(tree: CallTree) -> dict[str, Floats]:

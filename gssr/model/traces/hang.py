@@ -86,46 +86,14 @@ class HangAnalysis:
     missing_dumps: tuple[int, ...]
 
 
-class _RankOperations(NamedTuple):
-    """A dump, and its operations by group: collective ones by number (of those that were given together the first),
-    unfinished sends and receives in their order. ``unfinished``: all of those, of all groups."""
-
-    dump: RankDump
-    collective: dict[str, dict[int, Operation]]
-    transfers: dict[str, list[Operation]]
-    unfinished: list[Operation]
-
-    @property
-    def is_whole(self) -> bool:
-        """Tell whether the buffer still holds the rank's first operation."""
-        return bool(self.dump.operations) and self.dump.operations[0].order == 0
-
-    def elsewhere(self, group: str) -> Operation | None:
-        """Return the oldest unfinished operation in another group."""
-        return next((each for each in self.unfinished if each.group != group), None)
-
-
-def _group_operations(dump: RankDump) -> _RankOperations:
-    """Sort a rank's operations by their groups. Sends and receives that are over, or whose other rank is not known, are
-    left out of ``transfers``."""
-    collective: dict[str, dict[int, Operation]] = {}
-    transfers: dict[str, list[Operation]] = {}
-    for each in dump.operations:
-        if not each.is_p2p:
-            collective.setdefault(each.group, {}).setdefault(each.number, each)
-        elif each.peer is not None and not each.is_over:
-            transfers.setdefault(each.group, []).append(each)
-    return _RankOperations(dump, collective, transfers, [each for each in dump.operations if not each.is_over])
-
-
 def analyze_hang(dumps: Sequence[RankDump]) -> HangAnalysis:
     """Say who waits for whom. Raises TraceError if two dumps are of one rank."""
-    by_rank: dict[int, _RankOperations] = {}
+    by_rank: dict[int, RankDump] = {}
     for dump in sorted(dumps, key=lambda each: each.rank):
         if dump.rank in by_rank:
-            other = by_rank[dump.rank].dump.path
+            other = by_rank[dump.rank].path
             raise TraceError(f"{dump.path}: is of rank {dump.rank}, as {other} is: name the dumps of one hang alone")
-        by_rank[dump.rank] = _group_operations(dump)
+        by_rank[dump.rank] = dump
     waits: list[Wait] = []
     transfers: list[Transfer] = []
     members: set[int] = set()
@@ -135,11 +103,10 @@ def analyze_hang(dumps: Sequence[RankDump]) -> HangAnalysis:
             waits.append(wait)
         transfers += _transfers(group, own, by_rank)
     waits.sort(key=lambda wait: (wait.waits_elsewhere, not wait.ranks("missing", "differs")))
-    ordered = tuple(each.dump for each in by_rank.values())
-    return HangAnalysis(ordered, tuple(waits), tuple(transfers), tuple(sorted(members - set(by_rank))))
+    return HangAnalysis(tuple(by_rank.values()), tuple(waits), tuple(transfers), tuple(sorted(members - set(by_rank))))
 
 
-def _groups(by_rank: dict[int, _RankOperations]) -> list[tuple[ProcessGroup, dict[int, _RankOperations], bool]]:
+def _groups(by_rank: dict[int, RankDump]) -> list[tuple[ProcessGroup, dict[int, RankDump], bool]]:
     """List the groups with those of their members who have written a dump, and whether the members are told; if not, they
     are the ranks that have used the group.
 
@@ -148,22 +115,20 @@ def _groups(by_rank: dict[int, _RankOperations]) -> list[tuple[ProcessGroup, dic
     """
     told: dict[tuple[str, tuple[int, ...]], tuple[ProcessGroup, list[int]]] = {}
     for rank, own in by_rank.items():
-        for group in own.dump.groups.values():
+        for group in own.groups.values():
             told.setdefault((group.name, group.ranks), (group, []))[1].append(rank)
     found = []
     for group, users in told.values():
-        noted = ((rank, by_rank[rank].dump.groups.get(group.name)) for rank in group.ranks if rank in by_rank)
+        noted = ((rank, by_rank[rank].groups.get(group.name)) for rank in group.ranks if rank in by_rank)
         ranks = [rank for rank, own_group in noted if own_group is None or own_group.ranks == group.ranks] or users
         held = {rank: by_rank[rank] for rank in ranks}
         found.append((group if group.ranks else group._replace(ranks=tuple(users)), held, bool(group.ranks)))
     return found
 
 
-def _wait(
-    group: ProcessGroup, held: dict[int, _RankOperations], by_rank: dict[int, _RankOperations], is_sure: bool
-) -> Wait | None:
+def _wait(group: ProcessGroup, held: dict[int, RankDump], by_rank: dict[int, RankDump], is_sure: bool) -> Wait | None:
     """Return where the group stands still; None if all its collective operations are over that any rank holds."""
-    operations = {rank: own.collective.get(group.name, {}) for rank, own in held.items()}
+    operations = {rank: own.collectives.get(group.name, {}) for rank, own in held.items()}
     stuck = [number for own in operations.values() for number, each in own.items() if not each.is_over]
     if not stuck:
         return None
@@ -181,7 +146,7 @@ def _wait(
     return Wait(group, next(each for each in brought if _kind(each) == kind), tuple(members), is_sure)
 
 
-def _role(number: int, held: _RankOperations | None, own: dict[int, Operation], kind: tuple[object, ...]) -> Role:
+def _role(number: int, held: RankDump | None, own: dict[int, Operation], kind: tuple[object, ...]) -> Role:
     """Say what a rank does at the operation ``number`` of a group.
 
     A buffer holds the newest operations: a rank that holds only earlier ones has not come to this one ("missing"), and one
@@ -207,9 +172,7 @@ def _kind(operation: Operation) -> tuple[object, ...]:
     return operation.name, operation.types, elements
 
 
-def _transfers(
-    group: ProcessGroup, held: dict[int, _RankOperations], by_rank: dict[int, _RankOperations]
-) -> list[Transfer]:
+def _transfers(group: ProcessGroup, held: dict[int, RankDump], by_rank: dict[int, RankDump]) -> list[Transfer]:
     """List the sends and receives of the group that are not over, in the order of their ranks. The n-th unfinished send
     from one rank to another is matched with the n-th unfinished receive there."""
     places = {rank: place for place, rank in enumerate(group.ranks)}

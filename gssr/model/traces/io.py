@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Ints
+from gssr.model.traces.add_rows import add_up
 from gssr.model.traces.part import TracePiece
 from gssr.traces.timeline import FILE_OPERATIONS
 
@@ -73,13 +74,4 @@ def all_calls(a: Sequence[FileCalls] | None, b: Sequence[FileCalls] | None) -> t
     first. None counts as nothing; None if both are."""
     if a is None or b is None:
         return None if a is b else tuple(a or b or ())
-    found: dict[tuple[str | None, ...], FileCalls] = {}
-    for each in (*a, *b):
-        key, known = each[:4], found.get(each[:4])
-        if known is not None:
-            each = each._replace(
-                n=each.n + known.n, bytes=each.bytes + known.bytes, n_sized=each.n_sized + known.n_sized,
-                total_ns=each.total_ns + known.total_ns, max_ns=max(each.max_ns, known.max_ns),
-            )  # fmt: skip
-        found[key] = each
-    return tuple(sorted(found.values(), key=lambda each: -each.total_ns))
+    return tuple(sorted(add_up((*a, *b), 4, most=("max_ns",)), key=lambda each: -each.total_ns))

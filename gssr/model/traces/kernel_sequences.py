@@ -1,11 +1,13 @@
 """Kernels that operators launch again and again in the same order: what could be fused, or captured as a graph."""
 
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 
-from gssr.arrays import Ints
-from gssr.model.traces.launches import Links
+from gssr.model.traces.add_rows import add_up
+from gssr.model.traces.launches import Links, work_by_thread
+from gssr.model.traces.lengths import KINDS
 from gssr.model.traces.nesting import nesting
 from gssr.model.traces.part import TracePiece
 from gssr.model.traces.trace_results import KernelSequence
@@ -13,7 +15,6 @@ from gssr.traces.timeline import Kind
 
 _LEAST, _MOST = 2, 200
 """A sequence has so many kernels: of one there is no order, and more than that are a whole pass of a model."""
-_WORK = (Kind.KERNEL, Kind.GRAPH)
 
 
 def kernel_sequences(part: TracePiece, links: Links) -> tuple[KernelSequence, ...]:
@@ -21,21 +22,13 @@ def kernel_sequences(part: TracePiece, links: Links) -> tuple[KernelSequence, ..
     first."""
     own, names = part.timeline.intervals, part.timeline.names
     rows = part.rows(Kind.CPU_OP)
-    linked = np.flatnonzero((links.call >= 0) & np.isin(own.kind[links.rows], _WORK))
-    if not len(rows) or not len(linked):
+    if not len(rows):
         return ()
+    is_kernel = np.isin(own.kind[links.rows], KINDS["kernels"])
+    kernels, launched_within = work_by_thread(part, Links(links.rows[is_kernel], links.call[is_kernel]))
     depth, _ = nesting(part.start[rows], part.length[rows], own.track[rows])
     rows = rows[depth == 0]
-    zero, bits = part.window[0], (part.window[1] - part.window[0] + 1).bit_length()
-
-    def key(track: Ints, time: Ints) -> Ints:
-        return (track << bits) + (time - zero)
-
-    call = links.call[linked]
-    launched = key(own.track[call].astype(np.int64), part.start[call])
-    order = np.argsort(launched, kind="stable")
-    kernels, launched = links.rows[linked[order]], launched[order]
-    first, last = (np.searchsorted(launched, key(own.track[rows].astype(np.int64), time)) for time in part.times(rows))
+    first, last = launched_within(rows)
     name, ns = own.name[kernels], np.concatenate([[0], np.cumsum(part.length[kernels])])
     some = np.flatnonzero((last - first >= _LEAST) & (last - first <= _MOST))
     found: dict[tuple[int, bytes], list[int]] = {}
@@ -52,9 +45,4 @@ def kernel_sequences(part: TracePiece, links: Links) -> tuple[KernelSequence, ..
 
 def both_sequences(*parts: Iterable[KernelSequence]) -> tuple[KernelSequence, ...]:
     """Add up the sequences of several files, the most GPU time first."""
-    found: dict[tuple[str, tuple[str, ...]], tuple[int, int]] = {}
-    for each in (one for part in parts for one in part):
-        n, gpu_ns = found.get(each[:2], (0, 0))
-        found[each[:2]] = n + each.n, gpu_ns + each.gpu_ns
-    every = [KernelSequence(*key, *sums) for key, sums in found.items()]
-    return tuple(sorted(every, key=lambda each: (-each.gpu_ns, each.operator, each.kernels)))
+    return tuple(sorted(add_up(chain(*parts), 2), key=lambda each: (-each.gpu_ns, each.operator, each.kernels)))

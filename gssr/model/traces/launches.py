@@ -111,10 +111,10 @@ def _longest_queues(part: TracePiece, rows: Ints, calls: Ints) -> Ints:
     return np.array(most, np.int64)
 
 
-def time_launched_within(part: TracePiece, links: Links) -> Callable[[Ints], Ints]:
-    """Prepare to tell how long what a thread launched kept a GPU busy. Returns a function that takes rows of intervals
-    and adds up the time of the work that was launched on the thread of each while it lasted: ns of all GPUs together
-    [n rows]."""
+def work_by_thread(part: TracePiece, links: Links) -> tuple[Ints, Callable[[Ints], tuple[Ints, Ints]]]:
+    """Put the work whose launch is known in the order of threads, and on a thread in that of launches. Returns its rows, and
+    a function that takes rows of intervals [n] and finds what was launched on the thread of each while it lasted: the first
+    place among that work, and the place behind the last, [n] both."""
     linked = links.call >= 0
     call, rows = links.call[linked], links.rows[linked]
     track_of = part.timeline.intervals.track
@@ -131,10 +131,23 @@ def time_launched_within(part: TracePiece, links: Links) -> Callable[[Ints], Int
     key = key_of(track_of[call], part.start[call])
     order = np.argsort(key, kind="stable")
     keys = key[order]
-    ahead = np.concatenate([[0], np.cumsum(part.length[rows[order]])])
+
+    def launched_within(rows: Ints) -> tuple[Ints, Ints]:
+        first, last = (np.searchsorted(keys, key_of(track_of[rows], times)) for times in part.times(rows))
+        return first, last
+
+    return rows[order], launched_within
+
+
+def time_launched_within(part: TracePiece, links: Links) -> Callable[[Ints], Ints]:
+    """Prepare to tell how long what a thread launched kept a GPU busy. Returns a function that takes rows of intervals
+    and adds up the time of the work that was launched on the thread of each while it lasted: ns of all GPUs together
+    [n rows]."""
+    work, launched_within = work_by_thread(part, links)
+    ahead = np.concatenate([[0], np.cumsum(part.length[work])])
 
     def within(rows: Ints) -> Ints:
-        first, last = (np.searchsorted(keys, key_of(track_of[rows], times)) for times in part.times(rows))
+        first, last = launched_within(rows)
         return np.asarray(ahead[last] - ahead[first], np.int64)
 
     return within

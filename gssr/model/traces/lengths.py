@@ -16,11 +16,15 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.model.traces.segments import in_parts
-from gssr.traces.timeline import Track
+from gssr.traces.timeline import Kind, Track
 
 Key = tuple[str | Track | None, ...]
 """What a row of a table is of: a name, or a name with its category, or a GPU's."""
-
+KINDS: Mapping[str, tuple[Kind, ...]] = {
+    "kernels": (Kind.KERNEL, Kind.GRAPH), "copies": (Kind.MEMCPY, Kind.MEMSET), "copy_sizes": (Kind.MEMCPY, Kind.MEMSET),
+    "ranges": (Kind.RANGE,), "operators": (Kind.CPU_OP,), "api": (Kind.RUNTIME, Kind.DRIVER), "os": (Kind.OS,),
+}  # fmt: skip
+"""Which intervals each table of lengths counts."""
 
 _RUNNING = re.compile(r", (?:op_id|seq) = \d+")
 
@@ -84,13 +88,7 @@ def lengths_of(
         keys: turns the different codes, ascending, into their keys; codes that turn into the same key become one.
         sums: by name, values [n] that are added up by key; None: nothing.
     """
-    codes, key = _dense(code)
-    named = tuple(keys(codes.tolist()))
-    at = {name: place for place, name in enumerate(dict.fromkeys(named))}
-    if len(at) < len(named):
-        key = np.array([at[name] for name in named], np.int32)[key]
-    added = {name: _sum(key, values, len(at)) for name, values in (sums or {}).items()}
-    return Lengths(tuple(at), *_counted([(key, length, None)]), added)
+    return _keyed(code, length, None, keys, sums or {})
 
 
 def lengths_of_rows(
@@ -119,7 +117,7 @@ def lengths_of_rows(
         pair[part] += length[rows[part]]
         pair[part] -= least
     pair, count = _sorted_counts(pair)
-    return _keyed(pair // spread, pair % spread + least, count, keys)
+    return _keyed(pair // spread, pair % spread + least, count, keys, {})
 
 
 def _sorted_counts(pair: Ints) -> tuple[Ints, Ints]:
@@ -129,14 +127,18 @@ def _sorted_counts(pair: Ints) -> tuple[Ints, Ints]:
     return pair[first], np.diff(np.append(first, len(pair)))
 
 
-def _keyed(code: Ints, length: Ints, count: Ints, keys: Callable[[Sequence[int]], Iterable[Key]]) -> Lengths:
-    """Return the counts of pairs of code and length as Lengths, given what turns codes into keys."""
+def _keyed(
+    code: NDArray[np.signedinteger], length: Ints, count: Ints | None, keys: Callable[[Sequence[int]], Iterable[Key]],
+    sums: Mapping[str, Ints],
+) -> Lengths:  # fmt: skip
+    """Count lengths as ``lengths_of`` does. ``count``: how often each pair of code and length counts; None: once."""
     codes, key = _dense(code)
     named = tuple(keys(codes.tolist()))
     at = {name: place for place, name in enumerate(dict.fromkeys(named))}
     if len(at) < len(named):
         key = np.array([at[name] for name in named], np.int32)[key]
-    return Lengths(tuple(at), *_counted([(key, length, count)]), {})
+    added = {name: _sum(key, values, len(at)) for name, values in sums.items()}
+    return Lengths(tuple(at), *_counted([(key, length, count)]), added)
 
 
 def together(parts: Sequence[Lengths]) -> Lengths:

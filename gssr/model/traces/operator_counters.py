@@ -5,10 +5,12 @@ Such a trace does not tell when the kernels ran, only their order, which is that
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 
 from gssr.arrays import Ints
+from gssr.model.traces.add_rows import add_up
 from gssr.model.traces.nesting import nesting
 from gssr.model.traces.part import TracePiece
 from gssr.model.traces.trace_results import OperatorCounter
@@ -53,11 +55,5 @@ def _operators_around(part: TracePiece, calls: Ints) -> Ints:
 
 def both_counters(*parts: Iterable[OperatorCounter]) -> tuple[OperatorCounter, ...]:
     """Add up the counters of several files, by operator, kernel and counter, the greatest total of each counter first."""
-    found: dict[tuple[str | None, ...], OperatorCounter] = {}
-    for each in (one for part in parts for one in part):
-        before = found.get(each[:4])
-        found[each[:4]] = each if before is None else each._replace(
-            n=each.n + before.n, total=each.total + before.total, min=min(each.min, before.min),
-            max=max(each.max, before.max),
-        )  # fmt: skip
-    return tuple(sorted(found.values(), key=lambda each: (each.counter, -each.total)))
+    found = add_up(chain(*parts), 4, least=("min",), most=("max",))
+    return tuple(sorted(found, key=lambda each: (each.counter, -each.total)))

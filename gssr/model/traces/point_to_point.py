@@ -5,9 +5,8 @@ import re
 import numpy as np
 
 from gssr.arrays import Flags
-from gssr.model.traces.launches import Links
+from gssr.model.traces.launches import Links, work_by_thread
 from gssr.model.traces.part import TracePiece
-from gssr.model.traces.segments import union
 from gssr.traces.timeline import Category, Kind
 
 _SEND_RECEIVE = re.compile(r"SendRecv|^(?:send|recv|collective-permute)[-.\d]")
@@ -26,23 +25,10 @@ def point_to_point(part: TracePiece, links: Links) -> Flags | None:
     is_one &= part.category[links.rows] == Category.COMMUNICATION
     if not is_one.any():
         return None
-    rows, call = links.rows[is_one], links.call[is_one]
-    of_all = np.zeros(len(rows), np.bool_)
-    operations = part.named(_ALL_TO_ALL.search, Kind.CPU_OP, Kind.RANGE)
-    operations = operations[np.argsort(own.track[operations], kind="stable")]
-    linked = np.flatnonzero(call >= 0)
-    linked = linked[np.argsort(own.track[call[linked]], kind="stable")]
-    threads = np.unique(own.track[operations])
-    edges = [*zip(*(np.searchsorted(own.track[operations], threads, side) for side in ("left", "right")), strict=True)]
-    called = [
-        *zip(*(np.searchsorted(own.track[call[linked]], threads, side) for side in ("left", "right")), strict=True)
-    ]
-    for (first, last), (low, high) in zip(edges, called, strict=True):
-        covered = union(*part.times(operations[first:last]))
-        mine = linked[low:high]
-        begins = part.start[call[mine]]
-        place = np.searchsorted(covered.start, begins, "right") - 1
-        of_all[mine] = (place >= 0) & (covered.end[place] > begins)
+    work, launched_within = work_by_thread(part, Links(links.rows[is_one], links.call[is_one]))
+    first, behind = launched_within(part.named(_ALL_TO_ALL.search, Kind.CPU_OP, Kind.RANGE))
+    begun, ended = (np.bincount(places, minlength=len(work) + 1)[: len(work)] for places in (first, behind))
     found = np.zeros(len(own), np.bool_)
-    found[rows[~of_all]] = True
+    found[links.rows[is_one]] = True
+    found[work[np.cumsum(begun - ended) > 0]] = False
     return found

@@ -1,9 +1,11 @@
 """Functions in which samples of call paths found the program's threads."""
 
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 
+from gssr.model.traces.add_rows import add_up
 from gssr.model.traces.call_tree import with_callees
 from gssr.model.traces.part import TracePiece
 from gssr.model.traces.trace_results import SampledFunction
@@ -31,9 +33,4 @@ def sampled_functions(part: TracePiece) -> tuple[SampledFunction, ...]:
 
 def both_sampled(*parts: Iterable[SampledFunction]) -> tuple[SampledFunction, ...]:
     """Add up the samples of several files by function, the most samples of its own first."""
-    found: dict[tuple[str, str], tuple[int, int]] = {}
-    for each in (one for part in parts for one in part):
-        exclusive, inclusive = found.get(each[:2], (0, 0))
-        found[each[:2]] = exclusive + each.exclusive, inclusive + each.inclusive
-    every = [SampledFunction(*key, *counts) for key, counts in found.items()]
-    return tuple(sorted(every, key=lambda each: (-each.exclusive, -each.inclusive, each.name)))
+    return tuple(sorted(add_up(chain(*parts), 2), key=lambda each: (-each.exclusive, -each.inclusive, each.name)))

@@ -183,33 +183,32 @@ def _spread(tree: "call_tree.CallTree", values: "NDArray[Any]") -> Columns:
             "imbalance": found.imbalance}  # fmt: skip
 
 
-def _count_of(visits: "NDArray[Any]") -> list[Any]:
-    return _whole(visits.sum(axis=1))
+def _calls(tree: "call_tree.CallTree") -> Columns:
+    """Return the columns that calls and functions share: names, how often they were called, and their times."""
+    times = tree.values(call_tree.TIME)
+    return {
+        "name": tree.names, "paradigm": tree.paradigm,
+        "count": _whole(tree.values(call_tree.VISITS).exclusive.sum(axis=1)),
+        "inclusive_ns": _whole(times.inclusive.sum(axis=1)), "exclusive_ns": _whole(times.exclusive.sum(axis=1)),
+    }  # fmt: skip
 
 
 def _calltree(tree: "call_tree.CallTree") -> Columns:
     """Return the columns of the call tree: a row for each call, in the tree's order."""
-    values = tree.values(call_tree.TIME)
-    total = max(np.nansum(values.inclusive[tree.depth == 0]), 1e-9)
-    inclusive = values.inclusive.sum(axis=1)
+    inclusive = tree.values(call_tree.TIME).inclusive
+    total = max(np.nansum(inclusive[tree.depth == 0]), 1e-9)
     return {
         "id": np.arange(len(tree)), "parent": [None if above < 0 else above for above in tree.parent.tolist()],
-        "depth": tree.depth, "name": tree.names, "paradigm": tree.paradigm,
-        "count": _count_of(tree.values(call_tree.VISITS).exclusive),
-        "inclusive_ns": _whole(inclusive), "exclusive_ns": _whole(values.exclusive.sum(axis=1)), "share": inclusive / total,
-        **_spread(tree, values.inclusive),
+        "depth": tree.depth, "share": inclusive.sum(axis=1) / total, **_calls(tree), **_spread(tree, inclusive),
     }  # fmt: skip
 
 
 def _functions(tree: "call_tree.CallTree") -> Columns:
     """Return the columns of the functions, each with all its calls together."""
-    found = call_tree.functions(tree)
-    exclusive = found.exclusive.sum(axis=1)
-    return {
-        "name": found.names, "paradigm": found.paradigm, "count": _count_of(found.visits),
-        "inclusive_ns": _whole(found.inclusive.sum(axis=1)), "exclusive_ns": _whole(exclusive),
-        "share": exclusive / max(np.nansum(found.exclusive), 1e-9), **_spread(tree, found.exclusive),
-    }  # fmt: skip
+    flat = call_tree.flat_profile(tree)
+    exclusive = flat.values(call_tree.TIME).exclusive
+    share = exclusive.sum(axis=1) / max(np.nansum(exclusive), 1e-9)
+    return {**_calls(flat), "share": share, **_spread(flat, exclusive)}
 
 
 def _paradigms(trace: TraceAnalysis) -> list[Sequence[Any]]:

@@ -30,24 +30,7 @@ and as in what Nsight Systems counts as kernels."""
 
 
 BINS = 600
-"""Columns of a GPU's course."""
-
-
-class TraceCourse(NamedTuple):
-    """A GPU over time: ``busy`` and ``types`` [3], shares 0-1 [n_bins] in equal bins from ``begin`` to ``end``, ns."""
-
-    begin: int
-    end: int
-    busy: Floats
-    types: tuple[Floats, ...]
-
-    def between(self, values: Floats, begin: int, end: int, n: int) -> Floats:
-        """Return the shares ``values`` [n_bins] (``busy`` or one of ``types``) in ``n`` equal bins from ``begin`` to
-        ``end`` (ns); 0 where it has not begun or has ended."""
-        edges = np.arange(n + 1) * max(end - begin, 1) / n
-        own = np.arange(len(values) + 1) * (self.end - self.begin) / len(values) + (self.begin - begin)
-        spent = np.concatenate([[0.0], np.cumsum(values * np.diff(own))])
-        return np.asarray(np.diff(np.interp(edges, own, spent)) / edges[1], np.float64)
+"""Columns in which a GPU's use over time is kept."""
 
 
 class Waits(NamedTuple):
@@ -78,8 +61,9 @@ class GpuUse(NamedTuple):
     from the first start to the last end of its kernels, copies and sets, 0 of a GPU that did nothing in the window;
     ``busy_ns``: what these cover; ``types``: ns in
     exactly each subset of TYPES [8]. ``overlap``: the share of the communication that lies under computation, None without
-    communication. ``exposed_p2p_ns``: the part of the exposed communication in which it did nothing but send to or receive
-    from single ranks."""
+    communication. ``busy_over_time`` and, by type, ``types_over_time`` [3]: shares 0-1 [n_bins] in equal bins of the span.
+    ``exposed_p2p_ns``: the part of the exposed communication in which it did nothing but send to or receive from single
+    ranks."""
 
     track: Track
     place: str
@@ -93,11 +77,20 @@ class GpuUse(NamedTuple):
     types: tuple[int, ...]
     overlap: float | None
     waits: Waits
-    course: TraceCourse
+    busy_over_time: Floats
+    types_over_time: tuple[Floats, ...]
     exposed_p2p_ns: int = 0
     late_host: LateHost = LateHost()
     book: GpuBook | None = None
     """Its time by category, None as HolisticTraceAnalysis counts."""
+
+    def shares_between(self, shares: Floats, begin: int, end: int, n: int) -> Floats:
+        """Return ``shares`` [n_bins] (``busy_over_time`` or one of ``types_over_time``) in ``n`` equal bins from ``begin``
+        to ``end`` (ns); 0 where the GPU has not begun or has ended."""
+        edges = np.arange(n + 1) * max(end - begin, 1) / n
+        own = np.arange(len(shares) + 1) * self.span_ns / len(shares) + (self.begin_ns - begin)
+        spent = np.concatenate([[0.0], np.cumsum(shares * np.diff(own))])
+        return np.asarray(np.diff(np.interp(edges, own, spent)) / edges[1], np.float64)
 
     @property
     def idle_ns(self) -> int:

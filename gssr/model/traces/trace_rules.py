@@ -512,7 +512,7 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     if len(trace.gpus) < 2:
         raise Unknown("there is one GPU")
     extent = trace.extent or (0, 0)
-    busy = np.array([gpu.course.between(gpu.course.busy, *extent, BINS) for gpu in trace.gpus])
+    busy = np.array([gpu.shares_between(gpu.busy_over_time, *extent, BINS) for gpu in trace.gpus])
     any_busy = float(busy.max(axis=0).mean())  # at least: what takes turns within a bin is not seen
     lost = int((any_busy - float(busy.mean(axis=1).max())) * trace.span_ns)
     severity = _graded(trace, lost, rule)
@@ -601,7 +601,7 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if any GPU is busy for less than the threshold in any of the equal parts of the window (nsys:
     gpu_time_util)."""
     extent = trace.extent or (0, 0)
-    busy = np.concatenate([gpu.course.between(gpu.course.busy, *extent, _PARTS) for gpu in trace.gpus])
+    busy = np.concatenate([gpu.shares_between(gpu.busy_over_time, *extent, _PARTS) for gpu in trace.gpus])
     low = busy < rule.at("busy")
     if not low.any():
         return None
@@ -687,16 +687,15 @@ def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     share = float(spent.sum() / max(all_ns, 1))
     if share < rule.at("warning"):
         return None
-    found = call_tree.functions(tree)
-    set_up = sum(
-        float(np.nansum(own)) for name, own in zip(found.names, found.exclusive, strict=True) if _SETS_UP.match(name)
-    )
+    flat = call_tree.flat_profile(tree)
+    exclusive = np.nansum(flat.values(call_tree.TIME).exclusive, axis=1).tolist()
+    set_up = sum(own for name, own in zip(flat.names, exclusive, strict=True) if _SETS_UP.match(name))
     where = " outside MPI_Init and MPI_Finalize" if set_up >= _SET_UP_TOLD * (all_ns + set_up) else ""
     top = next(
-        at for at, (paradigm, own) in enumerate(zip(found.paradigm, found.exclusive, strict=True))
-        if paradigm in call_tree.COMMUNICATION and not _SETS_UP.match(found.names[at])
+        at for at, paradigm in enumerate(flat.paradigm)
+        if paradigm in call_tree.COMMUNICATION and not _SETS_UP.match(flat.names[at])
     )  # fmt: skip
-    own = float(np.nansum(found.exclusive[top]))
+    own = exclusive[top]
     evidence = (
         finding_in_words(
             "share",
@@ -704,7 +703,7 @@ def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             f"{took(spent.sum())} of {took(all_ns)} (reported from {percent(rule.at('warning'))} on)",
             rule.at("warning"),
         ),
-        finding_in_words("most", own / 1e9, f"most in {found.names[top]}: {took(own)}"),
+        finding_in_words("most", own / 1e9, f"most in {flat.names[top]}: {took(own)}"),
     )
     return RuleMatch({"share": percent(share), "where": where}, evidence, rule.graded(share), _span(trace))
 

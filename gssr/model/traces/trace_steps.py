@@ -22,11 +22,14 @@ def steps_of(part: TracePiece) -> Ints:
     return found if len(found) else part.named(_LIKELY.search, Kind.RANGE)
 
 
-def steps(part: TracePiece, rows: Ints, covered: Sequence[Ints]) -> tuple[Step, ...]:
+def steps(
+    part: TracePiece, rows: Ints, covered: Sequence[Ints], flops: Sequence[tuple[float | None, float | None]]
+) -> tuple[Step, ...]:
     """Describe the steps of a trace, each with the time in which the GPUs of its rank were busy.
 
     ``rows``: the steps' intervals. ``covered``: for each GPU, its busy time in each step, ns. A step's busy time is the
-    mean over its rank's GPUs, None where the rank has none or nothing was measured.
+    mean over its rank's GPUs, None where the rank has none or nothing was measured. ``flops``: as by_step returns them
+    (gssr.model.traces.flops).
     """
     own, names = part.timeline.intervals, part.timeline.names
     begin, length = part.start[rows], part.length[rows]
@@ -41,7 +44,7 @@ def steps(part: TracePiece, rows: Ints, covered: Sequence[Ints]) -> tuple[Step, 
         track = part.timeline.tracks[own.track[row]]
         key = track.rank, track.source
         busy = int(busy_of[key][at]) // n_of[key] if key in busy_of else None
-        found.append(Step(names[own.name[row]], track.rank, int(begin[at]), int(length[at]), busy))
+        found.append(Step(names[own.name[row]], track.rank, int(begin[at]), int(length[at]), busy, *flops[at]))
     return tuple(found)
 
 

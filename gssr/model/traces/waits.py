@@ -92,13 +92,14 @@ class CoveredTimes:
 
 
 def no_waits(covered: Sequence[Segments | None]) -> Waits:
-    """Return sums to begin with: 0 ns of each thing that ``CoveredTimes.beside`` has times of, None of what it lacks."""
+    """Return sums to begin with: 0 ns of each thing that is in ``covered`` (CoveredTimes.times_on_host), None of what that
+    lacks."""
     return Waits(*(None if each is None else 0 for each in covered))
 
 
 def add_waits(waits: Waits, covered: Sequence[Segments | None], idle: Segments) -> Waits:
-    """Add to ``waits`` how long a GPU was ``idle`` while each thing of ``CoveredTimes.beside`` went on. Returns the new
-    sums, ns; None stays None."""
+    """Add to ``waits`` how long a GPU was ``idle`` while each thing in ``covered`` (CoveredTimes.times_on_host) went on.
+    Returns the new sums, ns; None stays None."""
     pairs = zip(waits, covered, strict=True)
     return Waits(*(None if each is None else (so_far or 0) + common(idle, each).length for so_far, each in pairs))
 

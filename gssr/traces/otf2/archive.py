@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Flags, Ints
 from gssr.traces.otf2.definitions import UNDEFINED_LONG, Definitions, Region
 from gssr.traces.otf2.events import Otf2Event
-from gssr.traces.otf2.match import Stack, matched, paired, waits
+from gssr.traces.otf2.match import Regions, matched, paired, waits
 from gssr.traces.otf2.process import Location, Otf2Process
 from gssr.traces.otf2.samples import call_paths, frames
 from gssr.traces.timeline import (
@@ -192,8 +192,7 @@ class _Reader:
         time, code, rows = (np.concatenate([each[at] for each in locations]) for at in (1, 2, 3))
         place = np.repeat(of, n_codes)
         happened = self._own.ns(time)
-        stack = Stack(place, happened, code)
-        regions = stack.regions()
+        regions = Regions(place, happened, code)
         at = self._own.ns(rows[:, 1])
         ends = [happened, at]
         self._last = max([self._last, *(int(each.max()) for each in ends if len(each))])
@@ -203,7 +202,9 @@ class _Reader:
         self._counts["open"] += int(np.count_nonzero(regions.length == _OPEN))
         end = np.where(regions.length == _OPEN, _ALWAYS[1], regions.start + regions.length)
         kept = (regions.length != _BACKWARDS) & self._inside(regions.start, end)
-        whose, start, length, region = (column[kept] for column in regions[:4])
+        whose, start, length, region = (
+            column[kept] for column in (regions.place, regions.start, regions.length, regions.region)
+        )
         self._n_kept += len(start)
         if self._n_kept > MOST_EVENTS // 2:
             many = _TOO_MANY.format(MOST_EVENTS)
@@ -219,9 +220,9 @@ class _Reader:
             kind, before = rows[:, 0].astype(np.int64), first + rows[:, 2].astype(np.int64)
             fields = np.minimum(rows[:, 3:], np.uint64(_BYTES_UNKNOWN)).astype(np.int64)
             found = _Rows(np.repeat(of, n_rows).astype(np.int64), kind, at, fields, first, before, rows)
-            self._add_rows(found, stack)
+            self._add_rows(found, regions)
             if Otf2Event.SAMPLE in kind:
-                self._add_samples(found, stack, place, happened)
+                self._add_samples(found, regions, place, happened)
 
     def _dense(self, region: Ints) -> Ints:
         """Return the indices of regions, given their numbers in the archive; the index behind the last for regions that
@@ -231,7 +232,7 @@ class _Reader:
         self._counts["undefined"] += int(np.count_nonzero(~known))
         return np.where(known, at, len(self._refs))
 
-    def _add_rows(self, rows: "_Rows", stack: Stack) -> None:
+    def _add_rows(self, rows: "_Rows", regions: Regions) -> None:
         """Take all events other than entering and leaving."""
         there = set(np.unique(rows.kind).tolist())
         if there & set(_SENDS):
@@ -241,7 +242,7 @@ class _Reader:
         if there & set(_COLLECTIVE_ENDS):
             self._collectives.append(self._collective(rows))
         if Otf2Event.IO_BEGIN in there:
-            self._io.append(self._file_use(rows, stack))
+            self._io.append(self._file_use(rows, regions))
         if there & set(_RMA_BEGINS):
             self._add_copies(rows)
         if Otf2Event.METRIC in there:
@@ -265,7 +266,7 @@ class _Reader:
         start = rows.at[first]
         return np.column_stack([rows.place[first], start, rows.at[last] - start, rows.fields[last][:, [0, 1, 3, 4]]])
 
-    def _file_use(self, rows: "_Rows", stack: Stack) -> Ints:
+    def _file_use(self, rows: "_Rows", regions: Regions) -> Ints:
         """Return finished operations on files: location, start, length, handle, mode, name (-1 if unknown), bytes (-1
         if unknown), int64[n, 7]."""
         own = rows.are(Otf2Event.IO_BEGIN, Otf2Event.IO_COMPLETE)
@@ -274,7 +275,7 @@ class _Reader:
         begin, end = paired((rows.place[own], handle, number), is_end)
         self._counts["unfinished"] += int(np.count_nonzero(~is_end)) - len(begin)
         first, last = own[begin], own[end]
-        region = stack.open_at(rows.first[first], rows.before[first])
+        region = regions.open_at(rows.first[first], rows.before[first])
         name = np.full(len(region), -1)
         name[region >= 0] = self._tables[0, 0][self._dense(region[region >= 0])]
         size, start = rows.fields[last, 1], rows.at[first]
@@ -309,12 +310,12 @@ class _Reader:
             which[kept].astype(np.int8),
         ))  # fmt: skip
 
-    def _add_samples(self, rows: "_Rows", stack: Stack, place: NDArray[np.int32], happened: Ints) -> None:
+    def _add_samples(self, rows: "_Rows", regions: Regions, place: NDArray[np.int32], happened: Ints) -> None:
         """Keep the samples of call paths, and draw each on its thread until the thread's next sample, enter or leave.
         ``place``, ``happened``: location and time of each enter and leave. Raises TraceError if they are too many."""
         own = rows.are(Otf2Event.SAMPLE)
         of, start, path = rows.place[own], rows.at[own], self._paths.find_paths(rows.fields[own, 0])
-        region, before = stack.open_at(rows.first[own], rows.before[own]), rows.before[own]
+        region, before = regions.open_at(rows.first[own], rows.before[own]), rows.before[own]
         same, never = np.append(of[1:] == of[:-1], False), _ALWAYS[1]
         next_sample = np.where(same, np.append(start[1:], 0), never)
         next_call = np.where(np.append(place, -1)[before] == of, np.append(happened, never)[before], never)

@@ -1,35 +1,22 @@
 """What belongs together in an OTF2 archive: entering and leaving, beginning and completing, sending and receiving."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Ints
 
+_FAR = 1 << 32
 
-class Regions(NamedTuple):
+
+class Regions:
     """Regions as columns [n], location by location in the order in which they were entered. ``place``: the location;
     ``start``: ns; ``length``: ns, -1 if it was not left, -2 if it ended before it began; ``region``: its number.
     ``n_alone``: leaves without an enter; ``n_other``: regions that were left under another region's name."""
 
-    place: NDArray[np.int32]
-    start: Ints
-    length: Ints
-    region: Ints
-    n_alone: int
-    n_other: int
-
-
-_FAR = 1 << 32
-
-
-class Stack:
-    """The enters and leaves of some locations as columns [n], location by location in their order: ``place``: the
-    location, ``time``: ns, ``code``: region + 1 for an enter, -1 - region for a leave. Leaves without an enter are
-    dropped."""
-
     def __init__(self, place: NDArray[np.int32], time: Ints, code: Ints) -> None:
+        """Match each enter of some locations with the next leave on its level. Enters and leaves are columns [n], location
+        by location in their order: ``place``: the location, ``time``: ns, ``code``: region + 1 for an enter, -1 - region
+        for a leave. Leaves without an enter are dropped."""
         is_first = np.append(True, place[1:] != place[:-1])[: len(place)]
         number = np.cumsum(is_first) - 1
         step = np.sign(code)
@@ -38,36 +25,29 @@ class Stack:
         lowest = np.minimum.accumulate(np.minimum(depth, 0) - number * _FAR) + number * _FAR
         before = np.append(0, lowest[:-1])[: len(lowest)]
         alone = lowest < np.where(is_first, 0, before)
-        self._n_alone = int(np.count_nonzero(alone))
+        self.n_alone = int(np.count_nonzero(alone))
         self._kept_before = None
-        if self._n_alone:
+        if self.n_alone:
             self._kept_before = np.append(0, np.cumsum(~alone))
             place, time, code, depth = place[~alone], time[~alone], code[~alone], (depth - lowest)[~alone]
-        self._place, self._time, self._code, self._depth = place, time, code, depth
         level = depth - (code > 0)
         small = level.astype(np.int16) if len(level) and level.max() < 1 << 15 else level  # these are sorted at once
-        self._order = np.argsort(small, kind="stable")
-        self._level = level
-
-    def regions(self) -> Regions:
-        """Match each enter with the next leave on its level."""
-        order = self._order
-        is_enter = self._code[order] > 0
-        follows = (self._level[order[1:]] == self._level[order[:-1]]) & ~is_enter[1:]
-        follows &= self._place[order[1:]] == self._place[order[:-1]]
-        until = np.full(len(self._code), -1)
+        order = np.argsort(small, kind="stable")
+        self._code, self._depth, self._level, self._order = code, depth, level, order
+        is_enter = code[order] > 0
+        follows = (level[order[1:]] == level[order[:-1]]) & ~is_enter[1:]
+        follows &= place[order[1:]] == place[order[:-1]]
+        until = np.full(len(code), -1)
         begins = np.flatnonzero(is_enter[:-1] & follows)
         until[order[begins]] = order[begins + 1]
-        at = np.flatnonzero(self._code > 0)
+        at = np.flatnonzero(code > 0)
         until = until[at]
-        start, region = self._time[at], self._code[at] - 1
+        self.place, self.start, self.region = place[at], time[at], code[at] - 1
         ended = until >= 0
         length = np.full(len(at), -1)
-        length[ended] = self._time[until[ended]] - start[ended]
-        n_other = int(np.count_nonzero(self._code[until[ended]] != -1 - region[ended]))
-        return Regions(
-            self._place[at], start, np.where(ended & (length < 0), -2, length), region, self._n_alone, n_other
-        )
+        length[ended] = time[until[ended]] - self.start[ended]
+        self.length = np.where(ended & (length < 0), -2, length)
+        self.n_other = int(np.count_nonzero(code[until[ended]] != -1 - self.region[ended]))
 
     def open_at(self, first: Ints, events: Ints) -> Ints:
         """Find the innermost region that is open at some moments, int64[n], -1 if none is.

@@ -47,7 +47,7 @@ def test_the_split_adds_up() -> None:
     assert use.compute_ns == 400 * US and use.communication_ns == 200 * US and use.copy_ns == 80 * US
     assert use.exposed_communication_ns == 100 * US and use.exposed_copy_ns == 80 * US and use.overlap == 0.5
     assert use.compute_ns + use.exposed_communication_ns + use.exposed_copy_ns + use.idle_ns == use.span_ns
-    assert use.course.busy.mean() == pytest.approx(use.busy_ns / use.span_ns, rel=0.01)
+    assert use.busy_over_time.mean() == pytest.approx(use.busy_ns / use.span_ns, rel=0.01)
 
 
 def test_idle_time_has_causes_and_what_the_program_did() -> None:
@@ -413,8 +413,8 @@ def test_a_frame_of_python_keeps_its_function_and_line() -> None:
 
 
 def results(found: TraceAnalysis) -> str:
-    gpus = [gpu._replace(course=gpu.course._replace(busy=None, types=())) for gpu in found.gpus]  # type: ignore[arg-type]
-    courses = [(gpu.course.busy.tolist(), np.array(gpu.course.types).tolist()) for gpu in found.gpus]
+    gpus = [gpu._replace(busy_over_time=None, types_over_time=()) for gpu in found.gpus]  # type: ignore[arg-type]
+    courses = [(gpu.busy_over_time.tolist(), np.array(gpu.types_over_time).tolist()) for gpu in found.gpus]
     return repr((gpus, courses, [[*rows_of(name, found)[1]] for name in TABLES], found.calls))
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from timelines import CPU, Events
 
 from gssr.model.traces.analyze_trace import analyze_timeline, analyze_timelines
-from gssr.model.traces.call_tree import TIME, VISITS, CallTree, functions, hot_path, spread, together, tree_of
+from gssr.model.traces.call_tree import TIME, VISITS, CallTree, flat_profile, hot_path, spread, together, tree_of
 from gssr.model.traces.part import part_of
 from gssr.traces.timeline import Kind, Timeline, Track
 
@@ -122,8 +122,9 @@ def test_own_times_add_up_to_those_of_the_roots(rows: list[tuple[int, int, int, 
     assert visits.exclusive.sum() == len(rows) and (tree.parent < np.arange(len(tree))).all()
     if np.isfinite(time.exclusive).all():  # nothing ends behind what it began in
         assert time.exclusive.sum() == time.inclusive[tree.depth == 0].sum()
-        own = functions(tree)
-        assert own.exclusive.sum() == time.exclusive.sum() and own.visits.sum() == len(rows)
+        flat = flat_profile(tree)
+        own = flat.values(TIME)
+        assert own.exclusive.sum() == time.exclusive.sum() and flat.values(VISITS).exclusive.sum() == len(rows)
         assert (own.inclusive >= own.exclusive - 1e-9).all()
 
 
@@ -131,8 +132,9 @@ def test_what_calls_itself_counts_once() -> None:
     events = Events()
     for depth in range(5):
         events.add(Kind.CPU_OP, "fib", depth, 100 - 2 * depth)
-    found = functions(of(events.timeline()))
-    assert (found.names, found.inclusive.tolist(), found.visits.tolist()) == (("fib",), [[100.0]], [[5.0]])
+    found = flat_profile(of(events.timeline()))
+    inclusive, visits = found.values(TIME).inclusive, found.values(VISITS).exclusive
+    assert (found.names, inclusive.tolist(), visits.tolist()) == (("fib",), [[100.0]], [[5.0]])
 
 
 def test_what_is_not_known_is_in_no_spread() -> None:
