@@ -40,5 +40,3 @@ def test_recordings_that_list_very_much_take_no_more_than_is_promised(name: str)
 @pytest.mark.parametrize("name", amplify.FILES)
 def test_small_files_made_to_be_dear_take_no_more_than_is_promised(name: str) -> None:
     assert [figure for figure in amplify.measure([name]) if figure.missed] == []
-
-
