@@ -19,14 +19,6 @@ def driver_command(log: Path, options: dict[str, Any], *command: str | bytes) ->
     return [sys.executable, str(DRIVER), str(log), json.dumps(options), *command]
 
 
-def process_state(pid: int) -> str:
-    """The kernel's letter for a process's state; X when there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
-
-
 def sampler_of(supervisor: int) -> int:
     """The pid of the sampler that a supervisor started."""
 

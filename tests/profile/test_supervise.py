@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervised import ROOT, Supervised, process_state
+from supervised import ROOT, Supervised
 
 from gssr.profile.workload import FORWARDED, shell_command
-from tests.waiting import PATIENCE, until
+from tests.waiting import PATIENCE, process_state, until
 
 PYTHON = sys.executable
 COUNT = """
