@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 60.0  # s: a machine may be busy
+UNTIL_GO = "until [ -e go ] || [ $((n += 1)) -gt 4000 ]; do sleep 0.02; done"
+"""A workload that runs until the test makes a file ``go``, which it does once it has seen what it waits for. It ends some
+time after a test that has failed before, too."""
 
 
 def until(condition: Callable[[], Any], what: str = "it", patience: float = PATIENCE) -> Any:

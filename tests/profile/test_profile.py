@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from supervised import UNTIL_GO, sampler_of
+from supervised import sampler_of
 
 from gssr.backends.allowed_cores import allowed_cores
 from gssr.metrics import NAMES
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.read.recording import open_recording
-from tests.waiting import until
+from tests.waiting import UNTIL_GO, until
 
 GSSR = [sys.executable, "-m", "gssr"]
 

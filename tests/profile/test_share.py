@@ -10,10 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from supervised import UNTIL_GO, sampler_of
+from supervised import sampler_of
 
 from gssr.store.read.recording import open_recording
-from tests.waiting import until
+from tests.waiting import UNTIL_GO, until
 
 WITHOUT_CLAIMS = """
 import sys
