@@ -101,9 +101,9 @@ def _restarts(times: int, down: float) -> Iterator[Figure]:
     yield Figure(f"{case}, longest of {times}", max(found), "s", LIMIT_BACK)
 
 
-def _first_after(path: Path, begin: float, patience: float = 60.0) -> float:
+def _first_after(path: Path, begin: float) -> float:
     """When the first profiling sample after ``begin`` was taken, unix s. Raises RuntimeError when none comes."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + 60.0
     while time.monotonic() < end:
         with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             query = "SELECT min(time) FROM samples WHERE sm_active IS NOT NULL AND time > ?"

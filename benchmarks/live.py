@@ -30,6 +30,7 @@ LIMIT_FULL, LIMIT_TICK, LIMIT_DRAWING = 16e3, 3e3, 3.0
 LIMIT_SHARE, LIMIT_RATE = 1.5, 1.5e3
 LIMITS_SLOW = {(80, 24): (2.0, 3e3), (120, 40): (None, None), (160, 48): (5.0, 8e3)}
 """Seconds and bytes until the whole first screen is there, by its size."""
+SLOW_RATE = 2000.0  # bytes a second
 LIMIT_SAID, QUIET, LIMIT_START = 2.0, 1.5, 1.5
 EMPTY = """from textual.app import App
 from textual.widgets import Static
@@ -135,13 +136,13 @@ def _recorded(name: str, *words: str) -> Path:
     return path
 
 
-def slow_line(rate: float = 2000.0) -> Iterator[Figure]:
+def slow_line() -> Iterator[Figure]:
     """The first screen of an imbalanced job at the end of a line that carries so many bytes a second, and leaving it while
     another one is on its way."""
     path = _recorded("imbalanced.sql", "imbalanced", "--gpus", "8", "--hours", "0.1")
     for (columns, rows), (seconds, n_bytes) in LIMITS_SLOW.items():
-        with on_terminal((*GSSR, "tui", path), columns, rows, rate=rate) as terminal:
-            case = f"live, at {rate / 1e3:g} KB/s, {columns}x{rows}"
+        with on_terminal((*GSSR, "tui", path), columns, rows, rate=SLOW_RATE) as terminal:
+            case = f"live, at {SLOW_RATE / 1e3:g} KB/s, {columns}x{rows}"
             said = terminal.read_until(b"(?s)ended.*of the GPU time")
             said = max(said, terminal.read_until(SHOWS_DATA))
             while time.monotonic() < terminal.began + terminal.newest + QUIET:

@@ -29,6 +29,8 @@ from gssr.profile.sampling.textfile import EVERY_SECONDS, Textfile
 
 LIMITS = {(8, 10.0): (0.5, 25.0)}
 """(GPUs, Hz): % of a core, MB."""
+_PUBLISHED = 100
+"""How often the file of metrics is written while it is timed."""
 MOST_PUBLISHING = 0.05
 """% of a core."""
 _PATIENCE = 60.0
@@ -116,7 +118,7 @@ def _waking(hertz: float, seconds: float, windows: int) -> float:
         os.waitpid(pid, 0)
 
 
-def _publishing(n_gpus: int, hertz: float, writes: int = 100) -> float:
+def _publishing(n_gpus: int, hertz: float) -> float:
     """CPU in % of a core of keeping the newest samples and writing them for others, as often as it is done beside a job."""
     said: list[str] = []
     row = tuple(float(place) / 7 for place in range(len(NAMES)))
@@ -125,13 +127,13 @@ def _publishing(n_gpus: int, hertz: float, writes: int = 100) -> float:
         gpus = [Device(place, f"GPU-{place:08x}-0000-0000-0000-000000000000") for place in range(n_gpus)]
         textfile.add_gpus(gpus, NAMES, 1 / hertz)
         began = time.process_time()
-        for now in (tick / hertz for tick in range(int(writes * EVERY_SECONDS * hertz))):
+        for now in (tick / hertz for tick in range(int(_PUBLISHED * EVERY_SECONDS * hertz))):
             textfile.add([(gpu, now, *row) for gpu in range(n_gpus)])
             textfile.tick(now)
         used = time.process_time() - began
         if said or len(os.listdir(folder)) != 1:
             raise RuntimeError(f"nothing was written: {said}")
-    return 100 * used / (writes * EVERY_SECONDS)
+    return 100 * used / (_PUBLISHED * EVERY_SECONDS)
 
 
 def _watched(pid: int, seconds: float) -> tuple[float, float]:

@@ -14,7 +14,8 @@ from benchmarks.processes import CACHE, GSSR, MB, PYTHON, resident_bytes, spawn
 from benchmarks.table import Figure
 from benchmarks.terminal import Terminal
 from tests.faults.tried.clocks import HOUR, SHARED_MEMORY, SUSPENDED, Clocks
-from tests.faults.tried.job import Job, until
+from tests.faults.tried.job import Job
+from tests.waiting import until
 
 GPUS = 2
 WARM_UP = 0.5

@@ -170,10 +170,10 @@ def _run(
     return Noticed(done.stdout, done.stderr or b"", code, wall, float((folder / "own").read_text()))
 
 
-def _interpreter(repeats: int = 15) -> float:
+def _interpreter() -> float:
     """The wall clock of starting the interpreter that GSSR runs in, and nothing else, s."""
     times = []
-    for _ in range(repeats):
+    for _ in range(15):
         began = time.perf_counter()
         subprocess.run((PYTHON, "-c", "pass"), env=ENVIRONMENT, check=True)
         times.append(time.perf_counter() - began)

@@ -17,6 +17,7 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8, Glyphs
 from gssr.tui.app import LiveScreen
 from gssr.tui.export import picture_of
+from gssr.tui.shared.tabs import TABS
 from gssr.tui.view import View
 
 Work = Callable[[Pilot[int]], Awaitable[None]]
@@ -89,6 +90,13 @@ async def until(pilot: Pilot[int], true: Callable[[], bool], seconds: float = 60
             return
         await pilot.pause(0.05)
     raise AssertionError("it never came")
+
+
+async def open_tab(pilot: Pilot[int], app: LiveScreen, digit: str) -> None:
+    """Press a tab's digit, and wait until the tab is there."""
+    await pilot.press(digit)
+    name = TABS[int(digit) - 1].name
+    await until(pilot, lambda: app.view.screen == app.query_one("#tabs", Tabs).active == name and app.pane.is_ready)
 
 
 def seen(app: LiveScreen) -> str:

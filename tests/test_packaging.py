@@ -174,7 +174,7 @@ def test_the_versions_of_python_that_are_tested_are_those_of_the_page() -> None:
 def test_the_oldest_versions_are_those_that_are_allowed() -> None:
     lines = [line.partition("==") for line in (ROOT / "constraints-min.txt").read_text().splitlines()]
     oldest = {canonicalize_name(name): Version(version) for name, _, version in lines}
-    needed = bounds(*PROJECT["optional-dependencies"].keys() - {"fuzz", "docs"})  # which nothing of GSSR runs with
+    needed = bounds(*PROJECT["optional-dependencies"].keys() - {"docs"})  # which nothing of GSSR runs with
     checks = {"python", "mypy", "ruff", "pandas-stubs", "types-psutil"}  # which check the code, and do not run it
     for name in needed.keys() - checks:
         (least,) = (Version(each.version) for each in needed[name] if each.operator == ">=")

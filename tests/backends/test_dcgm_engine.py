@@ -284,9 +284,9 @@ def test_selected_gpus_keep_their_rows(engine):
     assert set(values_of(run.rows, 0, "sm_active")) <= theirs
 
 
-def refusal(seconds=0.5):
+def refusal():
     with pytest.raises(BackendError) as raised:
-        open_dcgm("dcgm", None, seconds)
+        open_dcgm("dcgm", None, 0.5)
     text = str(raised.value)
     assert "\n" not in text
     return text

@@ -9,21 +9,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from dcgm_bench import FAKE, EngineProcess, bindings_folder
+from dcgm_bench import FAKE, bindings_folder
 
-from tests.waiting import until
+from tests.waiting import UNTIL_GO, until
 
 GSSR = [sys.executable, "-m", "gssr"]
 UUIDS = [f"GPU-fa4e0000-0000-4000-8000-{number:012d}" for number in (1, 2)]
 """Those that the stand-in for the driver has."""
-UNTIL_GO = "until [ -e go ] || [ $((n += 1)) -gt 4000 ]; do sleep 0.02; done"
-
-
-@pytest.fixture
-def engine(tmp_path):
-    engine = EngineProcess(tmp_path)
-    yield engine
-    engine.stop()
 
 
 def diagnosis(folder: Path, environ: dict[str, str]) -> dict[str, str]:

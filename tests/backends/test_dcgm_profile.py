@@ -10,19 +10,10 @@ import time
 from itertools import pairwise
 
 import pytest
-from dcgm_bench import EngineProcess, bindings_folder
+from dcgm_bench import bindings_folder
 
 from gssr.metrics import BY_NAME
-from tests.waiting import until
-
-UNTIL_GO = "until [ -e go ] || [ $((n += 1)) -gt 4000 ]; do sleep 0.02; done"
-
-
-@pytest.fixture
-def engine(tmp_path):
-    engine = EngineProcess(tmp_path)
-    yield engine
-    engine.stop()
+from tests.waiting import UNTIL_GO, until
 
 
 def start(folder, engine, *arguments, environ=None):

@@ -12,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from dcgm_bench import EngineProcess
 
 from gssr.backends.dcgm import open_dcgm
 from gssr.store.read.recording import RunReader, open_recording
@@ -20,13 +19,6 @@ from tests.waiting import until
 
 UUIDS = [f"GPU-fa4e0000-0000-4000-8000-{number:012d}" for number in (1, 2, 3, 4)]
 """Those that the stand-in for the driver has."""
-
-
-@pytest.fixture
-def engine(tmp_path):
-    engine = EngineProcess(tmp_path)
-    yield engine
-    engine.stop()
 
 
 @pytest.fixture

@@ -39,11 +39,11 @@ def record(
     return rows
 
 
-def play(backend: Backend, until: float, step: float = 0.25, begin: float = 5e8) -> list[tuple[float, Row]]:
+def play(backend: Backend, until: float, step: float = 0.25) -> list[tuple[float, Row]]:
     """(now, row) of everything it gives in ``until`` seconds."""
     found: list[tuple[float, Row]] = []
     for tick in range(int(until / step) + 1):
-        now = begin + tick * step
+        now = 5e8 + tick * step
         found += [(now, row) for row in backend.sample(now)]
     return found
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from gssr.backends.synthetic import SCENARIOS, SyntheticBackend, device
@@ -71,18 +70,6 @@ def test_the_run_is_complete(tmp_path: Path) -> None:
     assert connection.execute("SELECT count(*) FROM process_gpus").fetchone() == (20,)
 
 
-def test_rollups_agree_with_the_samples(tmp_path: Path) -> None:
-    generate(str(tmp_path / "a.sql"), "gaps", 8, 700 / HOUR, 0.5)
-    (run,) = open_recording(tmp_path / "a.sql").runs
-    samples = run.samples(["sm_active", "energy"])
-    buckets = run.buckets()
-    block = next(block for block in buckets.layout.blocks if block.metric.name == "sm_active")
-    known = samples.values["sm_active"][~np.isnan(samples.values["sm_active"])]
-    assert buckets.vectors[:, 0].sum() == len(samples.time)
-    assert buckets.vectors[:, block.start].sum() == len(known)
-    assert buckets.vectors[:, block.start + 1].sum() == pytest.approx(known.sum(), rel=1e-12)
-
-
 def test_lost_gpus_are_events_of_their_nodes(tmp_path: Path) -> None:
     generate(str(tmp_path / "a.sql"), "gaps", 12, 20 / HOUR, 0.1)
     connection = sqlite3.connect(tmp_path / "a.sql")
@@ -93,14 +80,6 @@ def test_lost_gpus_are_events_of_their_nodes(tmp_path: Path) -> None:
     lost = [(START + 11, "gpu_lost", "node0000", 0, 1), (START + 11, "gpu_lost", "node0000", 0, 5),
             (START + 11, "gpu_lost", "node0001", 1, 1)]  # fmt: skip
     assert events == lost + [(START + 15, "gpu_back", *event[2:]) for event in lost]
-
-
-def test_the_same_seed_gives_the_same_samples(tmp_path: Path) -> None:
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        generate(str(tmp_path / name), "train", 3, 5 / HOUR, 0.1, seed)
-    a, b, c = (rows_of(tmp_path / name) for name in "abc")
-    assert a == b
-    assert a != c
 
 
 def test_a_job_with_an_end_fills_the_recording(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from busy import BUSY, cpu_seconds, wait_for_cpu
 
 from gssr.backends import workload_processes
 from gssr.backends.workload_processes import WorkloadSampler
+from tests.waiting import until_ended
 
 ROOT = Path(__file__).parents[2]
 TICK = 0.02
@@ -148,9 +149,7 @@ def test_vanished_workload_is_none() -> None:
 def test_a_zombie_is_not_a_process_any_more(spawn) -> None:
     process = spawn("pass")
     process.stdout.read()
-    deadline = time.monotonic() + 10
-    while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until_ended(process.pid)
     assert WorkloadSampler(process.pid).sample(0.0) is None
 
 

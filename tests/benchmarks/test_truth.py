@@ -1,5 +1,6 @@
 """The account and the verdicts are right of simulated jobs, by the figures that the benchmark prints."""
 
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -7,19 +8,22 @@ import numpy as np
 import pytest
 
 from benchmarks.table import Figure
-from benchmarks.truth import Tally, shares_of
+from benchmarks.truth import BookedJob, Tally, shares_of
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.rules import TABLE
 from gssr.store.read.recording import open_recording
+from tests.fakes.blind_jobs import blind_job
+from tests.fakes.jobs import booked as booked_jobs
 from tests.fakes.jobs import draw as drawing
-from tests.fakes.jobs.booked import BookedJob, booked_job, comparable
+from tests.fakes.jobs.booked import booked_job, comparable
+from tests.fakes.unseen_jobs import unseen_job
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("truth")]  # so that it is examined once
 JOBS, FEW_JOBS, GPU_SECONDS = 40, 10, 5_000
 """So many jobs, of those that are cheap to simulate."""
 
 
-def _is_cheap(booked: BookedJob) -> bool:
+def _is_cheap(booked: booked_jobs.BookedJob) -> bool:
     return len(booked.job.plan.gpus) * booked.job.plan.seconds <= GPU_SECONDS
 
 
@@ -58,12 +62,13 @@ def test_no_sick_job_is_met_with_silence_and_no_healthy_one_warned_about(tmp_pat
     assert figures["sick jobs with silence"].value == figures["healthy jobs warned about"].value == 0
 
 
-def test_books_hold_all_of_the_time_and_name_verdicts_that_there_are() -> None:
+@pytest.mark.parametrize("draw", [booked_job, blind_job, unseen_job])
+def test_books_hold_all_of_the_time_and_name_verdicts_that_there_are(draw: Callable[..., BookedJob]) -> None:
     codes = {code for rule in TABLE.rules for code in (rule.code, *rule.aliases)}
-    for name in drawing.CLASSES:
-        booked = BookedJob(drawing.draw(3, name=name))
-        assert sum(booked.shares.values()) == pytest.approx(1.0)
-        assert booked.allowed.union(*booked.planted) <= codes, name
+    for seed in range(12):
+        job = draw(seed, healthy=seed % 2 == 1)
+        assert sum(job.shares.values()) == pytest.approx(1.0) and min(job.shares.values()) > -1e-9, job.kind
+        assert job.allowed.union(*job.planted) <= codes, job.kind
 
 
 def test_what_makes_the_jobs_knows_nothing_of_the_rules() -> None:

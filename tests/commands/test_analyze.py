@@ -19,6 +19,7 @@ from gssr.backends.synthetic.bulk import generate
 from gssr.cli import main
 from gssr.metrics import METRICS
 from gssr.score import score_of_means
+from tests.waiting import UNTIL_GO
 
 GSSR = [sys.executable, "-m", "gssr"]
 
@@ -374,7 +375,7 @@ def test_a_recording_that_is_still_written_is_analysed_as_far_as_it_goes(tmp_pat
         "a.sql",
         "--no-summary",
         "--wrap",
-        "until [ -e go ] || [ $((n += 1)) -gt 4000 ]; do sleep 0.02; done",
+        UNTIL_GO,
     ]
     with subprocess.Popen(command, cwd=tmp_path) as supervisor:
         n_samples = 0

@@ -216,15 +216,15 @@ def test_a_recording_that_is_full_is_begun_anew(room: Path, monkeypatch: pytest.
     monkeypatch.setattr(monitor_module, "MOST_BYTES", 400_000)
     with monitor(10.0, "synthetic:train:8") as own:
         most, said = 0, []
-        deadline = time.monotonic() + PATIENCE
-        while len(said) < 2:
-            assert time.monotonic() < deadline, said
-            said += own.lines() or []
-            try:
+
+        def two_are_full() -> bool:
+            nonlocal most
+            said.extend(own.lines() or [])
+            with contextlib.suppress(FileNotFoundError):
                 most = max(most, os.path.getsize(own.path))
-            except FileNotFoundError:
-                pass
-            time.sleep(0.02)
+            return len(said) >= 2
+
+        until(two_are_full, "two full recordings")
         assert most < 1_500_000 and all("forgotten" in line for line in said)
         until(lambda: n_rows(own.path) > 8, "samples again")
     assert not os.listdir(room)

@@ -60,11 +60,11 @@ class Made:
         return Timeline(sources, clock, tuple(self.tracks), tuple(self.names), found, counters, facts={"gpu": "H100"})
 
 
-def training(n_steps: int = 4, n_ranks: int = 2) -> Timeline:
+def training(n_steps: int = 4) -> Timeline:
     """The trace; everything in it follows from these few numbers."""
     made = Made()
     counters = []
-    for rank in range(n_ranks):
+    for rank in range(2):
         thread = made.track(Track("cpu_thread", "python", rank, None, 4000 + rank, 4000 + rank))
         stream = made.track(Track("gpu_stream", "stream 7", rank, device=rank, stream=7))
         side = made.track(Track("gpu_stream", "stream 20", rank, device=rank, stream=20))

@@ -76,8 +76,9 @@ def test_every_value_time_and_gpu_is_what_the_text_says(units: bool, end: str) -
         assert Taken(read, text.replace("\n", end).encode(), size=size).same_as(taken)
 
 
-def lines_at(times: list[str], head: str = "timestamp, index, power.draw [W]") -> bytes:
-    return "\n".join([head, *(f"{time}, 0, {n}.50 W" for n, time in enumerate(times)), ""]).encode()
+def lines_at(times: list[str]) -> bytes:
+    rows = (f"{time}, 0, {n}.50 W" for n, time in enumerate(times))
+    return "\n".join(["timestamp, index, power.draw [W]", *rows, ""]).encode()
 
 
 def test_a_local_time_is_of_the_zone_that_is_told() -> None:

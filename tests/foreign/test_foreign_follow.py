@@ -15,7 +15,7 @@ from gssr.commands.inputs import looking_at
 from gssr.foreign import follow
 from gssr.foreign.series import ForeignError, ImportHints
 from gssr.store.read.open import RecordingError
-from tests.waiting import until
+from tests.waiting import until, until_ended
 
 HEADER = "#Entity       GRACT   SMACT\nID\n"
 TICK = "GPU 0         0.500   0.250\nGPU 1         0.900   0.750\n"
@@ -88,7 +88,7 @@ def test_a_log_that_is_growing_is_followed_by_a_process_that_ends_with_the_one_t
         (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         assert place.parent.stat().st_mode & 0o777 == 0o700
         process.send_signal(signal.SIGKILL)
-    until(lambda: not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2])
+    until_ended(child)
     with follow.private_folder("import", str(tmp_path)):
         assert not place.parent.exists()  # which was left, and is cleared with the next one
 

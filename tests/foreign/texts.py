@@ -28,10 +28,9 @@ class Taken:
         data: bytes | Iterable[bytes],
         told: ImportHints = IN_UTC,
         size: int = 1 << 20,
-        path: str = "log",
     ) -> None:
         chunks = cut(data, size) if isinstance(data, bytes) else iter(data)
-        self.series = read(ByteSource(path, chunks, WRITTEN), told)
+        self.series = read(ByteSource("log", chunks, WRITTEN), told)
         pieces = list(self.series.pieces)
         self.n_pieces = len(pieces)
         self.gpu: Ints = np.concatenate([piece.gpu for piece in pieces])

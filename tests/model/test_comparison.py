@@ -282,7 +282,7 @@ def test_a_gap_leaves_tenths_out_and_nothing_breaks() -> None:
     assert isinstance(found, FigureChange) and found.noise is not None
 
 
-def with_breakdown(found: Analysis, error: float = 0.01, **shares: float) -> Analysis:
+def with_breakdown(found: Analysis, **shares: float) -> Analysis:
     """The analysis with these shares of the GPU time, all with this error; the rest of the time is other work."""
     by_gpu = np.zeros((len(found.gpus), len(CATEGORIES)))
     for name, share in shares.items():
@@ -291,7 +291,7 @@ def with_breakdown(found: Analysis, error: float = 0.01, **shares: float) -> Ana
     breakdown = Breakdown(
         by_gpu=by_gpu, over_time=by_gpu.sum(axis=0, keepdims=True), nodes=("node0",),
         node_of=np.zeros(len(by_gpu), np.int64), times=np.zeros(1), width=100.0, resolution=1.0,
-        error=np.full(len(CATEGORIES), error), confidence=("inferred",) * len(CATEGORIES),
+        error=np.full(len(CATEGORIES), 0.01), confidence=("inferred",) * len(CATEGORIES),
     )  # fmt: skip
     return rejudged(found, breakdown=breakdown)
 

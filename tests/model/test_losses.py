@@ -127,10 +127,10 @@ def stalls(draft: Draft) -> None:
         draft.between.append(Lap(int(at / 240 * len(draft.laps)), float(draft.rng.uniform(1.5, 6)), ((kinds, 1.0),)))
 
 
-def in_turn(seconds: int, n: int = 4) -> Evidence:
-    """Stages of a pipeline that holds one batch at a time."""
-    stage = np.arange(N) // seconds % n
-    return evidence(n, workload={"cpu": 1.0}, **scaled(np.where(np.arange(n)[:, None] == stage, 1.0, 0.02)))
+def in_turn(seconds: int) -> Evidence:
+    """Four stages of a pipeline that holds one batch at a time."""
+    stage = np.arange(N) // seconds % 4
+    return evidence(4, workload={"cpu": 1.0}, **scaled(np.where(np.arange(4)[:, None] == stage, 1.0, 0.02)))
 
 
 EXPORTED = ("sm_active", "sm_occupancy", "fp64_active", "fp32_active", "fp16_active", "tensor_dfma_active",

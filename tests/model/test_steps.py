@@ -98,9 +98,9 @@ def test_stretches_apart_from_each_other_tell_as_one() -> None:
 
 
 def test_marks_that_count_steps_go_before() -> None:
-    def marked(name: str, rank: int | None = 0) -> list[Event]:
+    def marked(name: str) -> list[Event]:
         return [
-            Event(1e9 + 2.5 * at + late, None, None, rank, "mark", name.format(10 * at))
+            Event(1e9 + 2.5 * at + late, None, None, 0, "mark", name.format(10 * at))
             for at in range(40)
             for late in (0.0, 0.1)  # two processes of the rank
         ]
@@ -114,9 +114,9 @@ def test_marks_that_count_steps_go_before() -> None:
     assert steps([], NODES, 1.0, events=marked("step {}")[:6]) is None
 
 
-def bursts(step: float, n: int = 300) -> Samples:
+def bursts(step: float) -> Samples:
     """Of one GPU, each second: work for 2 % of each step only; beside it NVML's reading, of a GPU that is always busy."""
-    edges = every(np.full(int(n / step), step))
+    edges = every(np.full(int(300 / step), step))
     own = np.sort(np.concatenate([edges[:-1], edges[:-1] + 0.02 * np.diff(edges), edges[-1:]]))
     spent = np.concatenate([[0.0], np.cumsum(np.diff(own) * np.tile([0.9, 0.0], len(own) // 2))])
     time = np.arange(1.0, edges[-1])

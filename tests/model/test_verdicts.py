@@ -42,9 +42,9 @@ def _errors(*errors: tuple[int, str, str]) -> Evidence:
     return replace(evidence(), events=tuple(events))
 
 
-def _lost(*losses: tuple[int, float, float], of: Evidence | None = None) -> Evidence:
+def _lost(*losses: tuple[int, float, float]) -> Evidence:
     """(GPU, lost at, back at), s after the start, infinity for never: without samples in between."""
-    events, found = [], of or evidence()
+    events, found = [], evidence()
     series = {name: grid.copy() for name, grid in found.series.items()}
     for gpu, gone, back in losses:
         events.append(Event(START + gone, None, gpu, None, "gpu_lost", "no longer answers"))

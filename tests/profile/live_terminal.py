@@ -10,9 +10,9 @@ import termios
 from pathlib import Path
 from typing import Any
 
-from supervised import ROOT, process_state
+from supervised import ROOT
 
-from tests.waiting import until
+from tests.waiting import process_state, until
 
 PYTHON = sys.executable
 SCREEN, COPIER, SAMPLER = "gssr-screen", "gssr-output", "gssr-sampler"

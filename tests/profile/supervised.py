@@ -10,21 +10,10 @@ from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("supervise_driver.py")
-UNTIL_GO = "until [ -e go ] || [ $((n += 1)) -gt 4000 ]; do sleep 0.02; done"
-"""A workload that runs until the test makes a file ``go``, which it does once it has seen what it waits for. It ends some
-time after a test that has failed before, too."""
 
 
 def driver_command(log: Path, options: dict[str, Any], *command: str | bytes) -> list[str | bytes]:
     return [sys.executable, str(DRIVER), str(log), json.dumps(options), *command]
-
-
-def process_state(pid: int) -> str:
-    """The kernel's letter for a process's state; X when there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
 
 
 def sampler_of(supervisor: int) -> int:

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from supervised import UNTIL_GO
 
 from gssr.profile import finish
 from gssr.profile.sampling.plan import Plan
@@ -16,7 +15,7 @@ from gssr.store.liveness import process_start
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from gssr.store.write.writer import Writer
-from tests.waiting import until
+from tests.waiting import UNTIL_GO, until
 
 ROOT = Path(__file__).parent.parent.parent
 CODES = (0, 2, 1)

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervised import ROOT, UNTIL_GO
+from supervised import ROOT
 
 from gssr.model.live.live_result import Query
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.profile.sampling import gpu_processes
 from gssr.store.read.recording import open_recording
-from tests.waiting import until
+from tests.waiting import UNTIL_GO, until
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 MIB = 1 << 20

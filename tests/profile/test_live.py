@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from live_terminal import COPIER, OFF_SCREEN, PYTHON, SAMPLER, SCREEN, LiveTerminal, cpu_seconds, gssr
-from supervised import ROOT, process_state
+from supervised import ROOT
 
 from gssr.render.output_pane import pane_height
-from tests.waiting import until
+from tests.waiting import process_state, until
 
 Open = Callable[..., LiveTerminal]
 

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from supervised import UNTIL_GO
 
 import gssr
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RunReader, open_recording
-from tests.waiting import until
+from tests.waiting import UNTIL_GO, until
 
 ROOT = Path(__file__).parents[2]
 MOUNT = ROOT / "tests" / "fakes" / "fuse" / "mount.py"

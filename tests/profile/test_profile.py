@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from supervised import UNTIL_GO, sampler_of
+from supervised import sampler_of
 
 from gssr.backends.allowed_cores import allowed_cores
 from gssr.metrics import NAMES
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.read.recording import open_recording
-from tests.waiting import until
+from tests.waiting import UNTIL_GO, until
 
 GSSR = [sys.executable, "-m", "gssr"]
 
@@ -95,11 +95,6 @@ def test_a_command_without_dashes_works_as_in_the_published_tool(tmp_path):
     assert run_of(tmp_path).run.sampling_ms == 50.0
 
 
-def test_wrap_goes_to_the_shell(tmp_path):
-    done = record(tmp_path, "--wrap", "echo one; echo $((1+1)); exit 3")
-    assert (done.returncode, done.stdout) == (3, "one\n2\n")
-
-
 def test_a_very_short_workload_is_recorded(tmp_path):
     for number, command in enumerate((["true"], ["sleep", "0.05"])):
         assert record(tmp_path, *(["-a"] if number else []), "--", *command).returncode == 0
@@ -111,39 +106,6 @@ def test_a_very_short_workload_is_recorded(tmp_path):
 def test_the_workloads_end_is_noticed_at_once(tmp_path):
     done = gssr("profile", "--backend", "synthetic", "-t", "600000", "-o", "a.sql", "--", "sleep", "0.3", cwd=tmp_path)
     assert done.returncode == 0  # within the minute that is waited for it
-
-
-def test_a_killed_sampler_loses_nothing_that_was_committed_and_the_run_is_lost(tmp_path):
-    path = tmp_path / "a.sql"
-    command = [
-        *GSSR,
-        "profile",
-        "--backend",
-        "synthetic:train:8",
-        "-t",
-        "20",
-        "-o",
-        "a.sql",
-        "-w",
-        f"{UNTIL_GO}; exit 5",
-    ]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as supervisor:
-        sampler = sampler_of(supervisor.pid)
-        wait_for_rows(path, 400)
-        before = n_rows(path)
-        until(lambda: n_rows(path) > before, "the next commit")
-        kept = n_rows(path)
-        os.kill(sampler, signal.SIGKILL)
-        until(lambda: run_of(tmp_path).state == "lost", "the end of the sampler")
-        (tmp_path / "go").touch()
-        said = supervisor.communicate(timeout=60)[1]
-    assert supervisor.returncode == 5
-    assert said == "gssr: recording stopped: the sampler was killed by signal 9; the command runs on\n"
-    reader = run_of(tmp_path)
-    assert reader.state == "lost" and reader.run.exit_code is None
-    samples = reader.samples(["sm_active"])
-    assert len(samples.time) >= kept and set(samples.gpu) == set(range(8))
-    assert reader.buckets().vectors[:, 0].sum() == len(samples.time)
 
 
 def test_a_signal_to_all_processes_of_a_step_ends_no_sampler_that_was_just_forked(tmp_path):
@@ -159,23 +121,6 @@ def test_a_signal_to_all_processes_of_a_step_ends_no_sampler_that_was_just_forke
     )
     assert (done.returncode, "killed by signal" in done.stderr) == (0, False), done.stderr
     assert run_of(tmp_path).state == "completed"
-
-
-def test_a_killed_supervisor_leaves_the_workload_and_the_recording_going(tmp_path):
-    script = f"{UNTIL_GO}; date +%s.%N > done"
-    command = [*GSSR, "profile", "--backend", "synthetic", "-t", "20", "-o", "a.sql", "-w", script]
-    with subprocess.Popen(command, cwd=tmp_path) as supervisor:
-        sampler = sampler_of(supervisor.pid)
-        wait_for_rows(tmp_path / "a.sql", 40)
-        supervisor.kill()
-        supervisor.wait()
-    rows = n_rows(tmp_path / "a.sql")
-    wait_for_rows(tmp_path / "a.sql", rows + 40)
-    (tmp_path / "go").touch()
-    until(lambda: not Path(f"/proc/{sampler}").exists(), "the sampler's end")
-    reader = run_of(tmp_path)
-    assert (reader.state, reader.run.exit_code) == ("killed", None)
-    assert 0 <= reader.run.ended_at - float((tmp_path / "done").read_text()) < 10
 
 
 def test_a_stopped_sampler_leaves_a_gap_that_is_recorded(tmp_path):
@@ -199,17 +144,6 @@ def test_a_stopped_sampler_leaves_a_gap_that_is_recorded(tmp_path):
     late = (times - times[0] + interval / 2) % interval
     before, after = np.median(late[times < stopped]), np.median(late[times > stopped + 0.5])
     assert abs(after - before) < interval / 4  # the deadlines stayed where they were
-
-
-def test_sigterm_ends_workload_and_recording_properly(tmp_path):
-    command = [*GSSR, "profile", "--backend", "synthetic", "-t", "20", "-o", "a.sql", "--", "sleep", "60"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as supervisor:
-        wait_for_rows(tmp_path / "a.sql", 40)
-        supervisor.terminate()
-        assert supervisor.wait(timeout=60) == 128 + 15
-    reader = run_of(tmp_path)
-    assert (reader.state, reader.run.exit_code) == ("killed", 143)
-    assert "SIGTERM passed on" in [event.message for event in reader.events]
 
 
 def test_max_runtime_is_recorded_as_such(tmp_path):
@@ -555,15 +489,3 @@ def test_the_sampler_holds_none_of_the_jobs_pipes(tmp_path):
         held = {os.readlink(f"/proc/{sampler}/fd/{fd}") for fd in ("0", "1", "2")}
         assert held == {"/dev/null"}
         supervisor.terminate()
-
-
-def test_recordings_open_with_pandas_sqlite_utils_and_plain_sql(tmp_path):
-    import pandas
-    import sqlite_utils
-
-    assert record(tmp_path, "--", "sleep", "0.3").returncode == 0
-    with sqlite3.connect(tmp_path / "a.sql") as connection:
-        frame = pandas.read_sql("SELECT * FROM gpu_samples", connection)
-    assert frame["sm_active"].between(0, 1).all() and frame["c2c_tx_bytes"].isna().all()
-    assert frame["flop_active"].notna().all() and set(frame["device_index"]) == {0, 1, 2, 3}
-    assert next(iter(sqlite_utils.Database(tmp_path / "a.sql")["runs"].rows))["state"] == "completed"

@@ -15,6 +15,7 @@ from gssr.marks import LONGEST
 from gssr.profile.sampling.clock import RecordingClock
 from gssr.profile.sampling.marks import MOST, Ear, MarkReceiver, cleaned, listen
 from gssr.store.read.recording import open_recording
+from tests.waiting import until
 
 GSSR = f"{sys.executable} -m gssr"
 
@@ -83,16 +84,9 @@ def test_the_last_words_before_the_end_are_kept(tmp_path):
 def test_marks_outlive_the_supervisor_and_end_with_the_sampler(tmp_path):
     script = f"sleep 0.3; kill -KILL $PPID; sleep 0.3; {GSSR} mark orphaned; sleep 0.2; echo $GSSR_MARKS"
     done = profiled(tmp_path, script)
-    for _ in range(1200):
-        if open_recording(tmp_path / "a.sql").runs[0].state not in ("running", "lost"):
-            break
-        time.sleep(0.05)
+    until(lambda: open_recording(tmp_path / "a.sql").runs[0].state not in ("running", "lost"), "the sampler's end")
     assert [text for _, text in marks_of(tmp_path / "a.sql")] == ["orphaned"]
-    for _ in range(1200):
-        if not os.path.exists(done.stdout.strip()):
-            break
-        time.sleep(0.05)
-    assert not os.path.exists(os.path.dirname(done.stdout.strip()))
+    until(lambda: not os.path.exists(os.path.dirname(done.stdout.strip())), "the socket's folder to go")
 
 
 def test_a_mark_without_a_recording_is_no_error():

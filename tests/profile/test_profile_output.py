@@ -34,9 +34,9 @@ def indexed_job(rank):
     return {"JOB_COMPLETION_INDEX": str(rank)}
 
 
-def array_task(task, rank, step=0):
+def array_task(task, rank):
     own = {"SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": str(task), "SLURM_JOB_NAME": "my job/1"}
-    return slurm(rank, job=70 + task, step=step, ranks=4, **own)
+    return slurm(rank, job=70 + task, step=0, ranks=4, **own)
 
 
 @pytest.fixture(autouse=True)

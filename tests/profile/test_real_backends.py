@@ -11,11 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from supervised import UNTIL_GO
 
 from gssr.backends.gpm import PROFILED
 from gssr.store.read.recording import open_recording
-from tests.waiting import until
+from tests.waiting import UNTIL_GO, until
 
 GSSR = [sys.executable, "-m", "gssr"]
 

@@ -12,10 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from supervised import UNTIL_GO
 
 from gssr.store.read.recording import open_recording
-from tests.waiting import until
+from tests.waiting import UNTIL_GO, until
 
 GSSR = [sys.executable, "-m", "gssr"]
 

@@ -10,10 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from supervised import UNTIL_GO, sampler_of
+from supervised import sampler_of
 
 from gssr.store.read.recording import open_recording
-from tests.waiting import until
+from tests.waiting import UNTIL_GO, until
 
 WITHOUT_CLAIMS = """
 import sys
@@ -64,8 +64,8 @@ def ticks_of(reader) -> list[int]:
     return [int((samples.gpu == gpu).sum()) for gpu in range(len(reader.gpus))]
 
 
-def reader_of(folder, job=1):
-    (reader,) = open_recording(folder / f"{job}.sql").runs
+def reader_of(folder):
+    (reader,) = open_recording(folder / "1.sql").runs
     return reader
 
 
@@ -87,8 +87,8 @@ def sampled(folder, job=1, n_ticks=1) -> dict[int, set[int]]:
     return {rank: {index for (index,) in rows} for rank, rows in asked(folder, query, job).items()}
 
 
-def n_host(folder, job=1) -> list[int]:
-    return [n for ((n,),) in asked(folder, "SELECT count(*) FROM host_samples", job).values()]
+def n_host(folder) -> list[int]:
+    return [n for ((n,),) in asked(folder, "SELECT count(*) FROM host_samples", 1).values()]
 
 
 def n_begun(folder) -> int:

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from supervised import UNTIL_GO
 
 from gssr.metrics import NAMES
 from gssr.model.analyze import analyze
@@ -15,7 +14,7 @@ from gssr.profile.sampling.plan import Plan
 from gssr.profile.status import Progress, seconds_of
 from gssr.store.read.recording import open_recording
 from gssr.store.write.writer import Writer
-from tests.waiting import until
+from tests.waiting import UNTIL_GO, until
 
 ROOT = Path(__file__).parent.parent.parent
 START, STEP = 1_700_000_400.0, 1.0

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -12,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervised import ROOT, Supervised, process_state
+from supervised import ROOT, Supervised
 
 from gssr.profile.workload import FORWARDED, shell_command
-from tests.waiting import PATIENCE, until
+from tests.waiting import PATIENCE, process_state, until
 
 PYTHON = sys.executable
 COUNT = """
@@ -327,33 +326,6 @@ def test_short_enough_workload_does_not_meet_max_runtime(supervised: Start) -> N
     run = supervised("true", options={"max_runtime": 60})
     assert run.result() == (0, "", "")
     assert run.log.events("timeout") == []
-
-
-def test_many_open_descriptors_change_nothing(supervised: Start) -> None:
-    wanted = 1200
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < wanted + 100:
-        pytest.skip(f"on this machine the limit of open files is {hard}")
-
-    def open_many() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted + 100), hard))
-        for _ in range(wanted):
-            os.dup(0)
-        for fd in range(3, wanted):
-            os.set_inheritable(fd, True)
-
-    run = supervised(
-        "sh",
-        "-c",
-        "ls /proc/self/fd | wc -l; kill -TERM $$",
-        close_fds=False,
-        preexec_fn=open_many,
-        options={"sampler": "finishes"},
-    )
-    code, out, err = run.result()
-    assert code == 128 + 15
-    assert int(out) > 1100
-    assert err == "gssr: recorded 3 samples\ngssr: all is well\n"
 
 
 def test_samplers_lines_are_shown_and_its_end_is_waited_for(supervised: Start) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervised import Log, driver_command, process_state
+from supervised import Log, driver_command
 
-from tests.waiting import until
+from tests.waiting import process_state, until
 
 PYTHON = shlex.quote(sys.executable)
 PROMPT = "ready> "

@@ -134,9 +134,9 @@ def row(gpu: int, when: float, **values: float | None) -> tuple[Any, ...]:
     return (gpu, when, *((ROW | values).get(name) for name in NAMES))
 
 
-def textfile(folder: Path, said: list[str], node: str = "n1", seconds: float = 0.5) -> Textfile:
-    found = Textfile(str(folder), node, None, 3, said.append)
-    found.add_gpus(GPUS, list(ROW), seconds)
+def textfile(folder: Path, said: list[str]) -> Textfile:
+    found = Textfile(str(folder), "n1", None, 3, said.append)
+    found.add_gpus(GPUS, list(ROW), 0.5)
     return found
 
 

@@ -14,12 +14,11 @@ import pytest
 
 from tests.faults.tried import NotHereError
 from tests.races.rounds import started, table
-from tests.races.rounds.drawn import IN_SLURM, KINDS, RANKS, Job, Race, Rank, drawn
+from tests.races.rounds.drawn import IN_SLURM, RANKS, Job, Race, Rank, drawn
 from tests.races.rounds.judged import Held, Verdict, judged
 from tests.races.rounds.started import Attempt, Outcome
 
 CODES = ((10, 11, 12, 13), (20, 21, 22, 23))
-UNRECORDED = "gssr: this rank goes on unrecorded: the others' run is not known\n"
 
 
 def race(*options: str, earlier: bool = False) -> Race:
@@ -29,10 +28,10 @@ def race(*options: str, earlier: bool = False) -> Race:
     return Race(7, "openmpi", True, earlier, True, 1, True, tuple(jobs), None, 0.0, False)
 
 
-def ran(job: int, start: float = 0.0, said: str = "") -> dict[tuple[int, int], list[Attempt]]:
+def ran(job: int, start: float = 0.0) -> dict[tuple[int, int], list[Attempt]]:
     """All ranks of a job ran for a second."""
     return {
-        (job, rank): [Attempt(start, start + 1.3, CODES[job][rank], (start + 0.1,), (start + 1.1,), said)]
+        (job, rank): [Attempt(start, start + 1.3, CODES[job][rank], (start + 0.1,), (start + 1.1,), "")]
         for rank in range(RANKS)
     }
 
@@ -59,23 +58,6 @@ def verdict(race: Race, ranks: dict[tuple[int, int], list[Attempt]], held: Held,
         told = {} if missing is None else {"world_size": RANKS, "ranks_missing": missing}
         pages[label] = [{"run_id": run, "gpus": gpus, **told}]
     return judged(race, Outcome(ranks, False), [], held, pages)
-
-
-def test_rounds_are_of_all_kinds_and_the_same_for_the_same_seed() -> None:
-    races = [drawn(seed) for seed in range(200)]
-    assert races == [drawn(seed) for seed in range(200)]
-    assert {one.kind for one in races} == set(KINDS) > set(IN_SLURM)
-    assert {job.option for one in races for job in one.jobs} == {"", "-f", "-a"}
-    assert {len(one.jobs) for one in races} == {2, 3, 4}
-    assert 10 < sum(one.killed is not None for one in races) < 100 < sum(one.named for one in races) < 200
-    assert all(rank.code != 2 for one in races for job in one.jobs for rank in job.ranks)
-
-
-def test_one_job_recorded_and_one_refused_whole_is_as_it_should_be() -> None:
-    found = verdict(race("", ""), ran(0) | refused(1), recorded(0))
-    assert found.problems == []
-    assert (found.jobs_refused, found.ranks, found.unrecorded) == (1, 4, 0)
-    assert found.beyond == pytest.approx([0.3] * 4 + [0.2] * 4)
 
 
 def test_a_job_of_which_some_ranks_are_refused_is_torn() -> None:
@@ -109,12 +91,6 @@ def test_who_is_refused_or_let_in_against_the_rules() -> None:
     assert not verdict(race("-f", "-a"), ran(0) | ran(1, 0.7), recorded(0, 1)).wrongly
 
 
-def test_tasks_of_an_array_and_jobs_on_several_nodes_may_all_be_let_in_and_are_not_refused() -> None:
-    for other in (race("", "")._replace(kind="slurm-array"), race("", "")._replace(nodes=2)):
-        assert verdict(other, ran(0) | ran(1), recorded(0, 1)).problems == []
-        assert verdict(other, ran(0) | refused(1), recorded(0)).wrongly
-
-
 def test_a_workload_that_does_not_print_what_is_its_own_is_noticed() -> None:
     ranks = ran(0) | refused(1)
     ranks[0, 2] = [ranks[0, 2][0]._replace(is_output_whole=False)]
@@ -132,24 +108,6 @@ def test_a_rank_is_lost_that_lacks_in_any_place() -> None:
     assert len(verdict(race("-a", "-a"), both, recorded(0)).lost) == 4
 
 
-def test_a_rank_that_said_it_goes_on_unrecorded_is_counted_and_not_lost() -> None:
-    both, whole = ran(0) | refused(1), recorded(0)
-    both[0, 3] = ran(0, said=UNRECORDED)[0, 3]
-    without = Held(whole.processes[:-1], whole.gpus[:-1], [])
-    found = verdict(race("", ""), both, without, missing=1)
-    assert (found.problems, found.unrecorded) == ([], 1)
-    assert len(verdict(race("", ""), both, without).unsaid) == 1  # where the run does not say that it lacks one
-
-
-def test_a_rank_that_said_it_could_not_sample_yet_needs_no_samples() -> None:
-    both, whole = ran(0) | refused(1), recorded(0)
-    without = whole._replace(gpus=whole.gpus[:-1])
-    assert len(verdict(race("", ""), both, without).lost) == 1
-    both[0, 3] = ran(0, said="gssr: no GPU is sampled: it has not answered by the end of the command\n")[0, 3]
-    found = verdict(race("", ""), both, without)
-    assert (found.problems, found.unsampled, found.unrecorded) == ([], 1, 0)
-
-
 def test_a_run_may_be_replaced_whole_by_one_with_f_that_began_after_it() -> None:
     found = verdict(race("-a", "-f"), ran(0) | ran(1, 1.2), recorded(1))
     assert (found.problems, found.replaced) == ([], 1)
@@ -162,16 +120,6 @@ def test_a_run_may_be_replaced_whole_by_one_with_f_that_began_after_it() -> None
     assert len(verdict(race("-a", "-f"), ran(0) | ran(1, 1.2), part, missing=3).lost) == 3  # nor in part
     assert verdict(race("-f", "-a", earlier=True), ran(0) | ran(1), recorded(0, 1)).replaced == 1
     assert verdict(race("-a", "-a", earlier=True), ran(0) | ran(1), recorded(0, 1)).lost
-
-
-def test_a_rank_that_is_started_again_with_f_may_replace_what_is_over_by_then() -> None:
-    """Of the first job the last rank was started again, as a run of its own, when the second job had ended."""
-    ranks = ran(0) | ran(1)
-    ranks[0, 3].append(Attempt(2.0, 3.3, CODES[0][3], (2.1,), (3.1,), ""))
-    held = recorded(0)
-    held.processes.append(("7-0", "run0 again", 3, CODES[0][3]))
-    assert verdict(race("-f", "-f"), ranks, held).replaced == 1
-    assert verdict(race("-f", "-f"), ranks, recorded(0)).replaced == 0
 
 
 def test_runs_that_are_mixed_or_apart_are_noticed() -> None:

@@ -67,7 +67,7 @@ def run(**changes: object) -> RunRow:
     return usual._replace(**changes)  # type: ignore[arg-type]
 
 
-def activity(n_gpus: int, n_bins: int, gap: bool = True) -> NDArray[np.float64]:
+def activity(n_gpus: int, n_bins: int) -> NDArray[np.float64]:
     """SM activity [n_gpus, n_bins] of a training run: a warm-up, dips for checkpoints, a straggler, a gap in all GPUs and
     a longer one in the last."""
     time = np.arange(n_bins) / max(n_bins, 1)
@@ -79,7 +79,7 @@ def activity(n_gpus: int, n_bins: int, gap: bool = True) -> NDArray[np.float64]:
         values[:, (time >= dip) & (time < dip + 0.02)] = 0.05
     if n_gpus > 4:
         values[5] *= 0.07
-    if gap and n_gpus:
+    if n_gpus:
         values[:, (time >= 0.44) & (time < 0.47)] = np.nan
         values[-1, time >= 0.8] = np.nan
     return np.clip(values, 0.0, 1.0)

@@ -25,7 +25,7 @@ from gssr.report.html.html_document import html_report
 from gssr.report.html.html_over_time import BLANK, STEPS, indices, png
 from gssr.report.html.markup import data, tag
 from gssr.report.over_time import MOST_ROWS, heat_map
-from gssr.store.format.rows import Event, GpuProcesses
+from gssr.store.format.rows import GpuProcesses
 
 VOID = {"meta", "br", "img", "link"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x00\u202e"
@@ -145,38 +145,6 @@ def test_only_its_own_style_and_script_may_run() -> None:
     assert f"script-src {named(page.inside['script'][-1])};" in rules
     first = [element for element, _ in page.elements].index("style")
     assert any(a.get("http-equiv") for _, a in page.elements[:first])
-
-
-def test_nothing_from_a_recording_becomes_markup() -> None:
-    plain = judged()
-    gpus = tuple(replace(gpu, node=HOSTILE, name=HOSTILE) for gpu in plain.gpus)
-    verdict = Verdict(
-        HOSTILE,
-        "critical",
-        HOSTILE,
-        (Finding("sm_active", 0.1, 0.5, HOSTILE),),
-        HOSTILE,
-        HOSTILE,
-        START,
-        START + 300,
-        (1,),
-    )
-    hostile = replace(
-        plain, run=run(label=HOSTILE, command=(HOSTILE, "--x"), job_id=HOSTILE, cluster=HOSTILE, user=HOSTILE), gpus=gpus,
-        balance={name: replace(each, lowest=gpus[0], highest=gpus[1]) for name, each in plain.balance.items()},
-        events=(Event(START + 30, HOSTILE, gpus[0].gpu, 0, "mark", HOSTILE),), notes=(HOSTILE,), backend=HOSTILE,
-        state=HOSTILE,
-    )  # fmt: skip
-    phases = tuple(replace(phase, verdicts=(verdict,)) for phase in plain.judgement.phases)
-    hostile = rejudged(hostile, verdicts=(verdict,), abstentions={HOSTILE: HOSTILE}, phases=phases)
-    text = html_report([hostile])
-    page, usual = Page(text), Page(html_report([replace(plain, events=plain.events[1:2])]))
-    assert [name for name, _ in page.elements].count("script") == 2
-    assert {name for name, _ in page.elements} == {name for name, _ in usual.elements}
-    assert not any("onerror" in attributes for _, attributes in page.elements)
-    assert "alert(1)" in page.text and "\u202e" not in text and "\x00" not in text
-    assert page.data()["ranks"]["names"][0].startswith("</script>")
-    assert page.inside["script"][-1] == usual.inside["script"][-1]
 
 
 def test_tags_escape_what_is_not_markup() -> None:

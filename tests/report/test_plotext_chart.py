@@ -20,7 +20,7 @@ from gssr.report.plotext_chart import band_chart, histogram_chart
 LABELS = ["0", "50 %", "100 %"]
 
 
-def _chart(width: int, marks: Glyphs, height: int = 11) -> list[Row]:
+def _chart(width: int, marks: Glyphs) -> list[Row]:
     n = width - 7
     x = np.arange(n)
     mean = 0.6 + 0.2 * np.sin(x / 6)
@@ -28,7 +28,7 @@ def _chart(width: int, marks: Glyphs, height: int = 11) -> list[Row]:
     mean[n // 2 : n // 2 + 4] = np.nan
     mean[-6] = np.nan
     low, high = np.clip(mean - 0.2, 0, 1), np.clip(mean + 0.1, 0, 1)
-    return band_chart(mean, low, high, LABELS, [Tick(0, "0 s"), Tick(n // 2, "2:30")], 6, height, marks)
+    return band_chart(mean, low, high, LABELS, [Tick(0, "0 s"), Tick(n // 2, "2:30")], 6, 11, marks)
 
 
 @pytest.mark.parametrize(("kind", "marks"), [("utf8", UTF8), ("ascii", ASCII)])

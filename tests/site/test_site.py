@@ -15,7 +15,6 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 from browser import ROOT, Browser
-from PIL import Image
 
 from gssr.render.breakdown import LOOKS
 
@@ -147,17 +146,6 @@ def test_search_finds_what_is_on_the_pages(site: Path, served: str, browser: Bro
     assert "straggler" in browser.evaluate("document.querySelector('article').innerText").lower()
 
 
-def test_dark_and_light_are_the_readers(site: Path, browser: Browser) -> None:
-    shades = {}
-    for dark in (False, True):
-        browser.view(1440, dark=dark)
-        browser.open(address(site, "docs/start"))
-        color = browser.evaluate("getComputedStyle(document.body).backgroundColor")
-        shades[dark] = sum(int(part) for part in color.strip("rgba()").split(",")[:3])
-    assert shades[False] > 600 and shades[True] < 150
-    assert browser.evaluate("document.querySelectorAll('button.theme-toggle').length") >= 1
-
-
 def test_a_printed_page_has_all_of_each_line_and_nothing_of_the_screen(
     site: Path, browser: Browser, tmp_path: Path, requires
 ) -> None:
@@ -197,12 +185,3 @@ def test_a_page_fits_phones_and_screens_and_nothing_goes_wrong_on_it(site: Path,
         assert browser.evaluate(_CUT_OFF) == []
     assert browser.errors == []
     assert [each for each in browser.asked if not each.startswith(("file://", "data:"))] == []
-
-
-@pytest.mark.parametrize("width", [390, 1440])
-def test_pictures_can_be_taken(site: Path, browser: Browser, tmp_path: Path, width: int) -> None:
-    for page in ("docs/start", "docs/metrics"):
-        browser.view(width, 900)
-        browser.open(address(site, page))
-        with Image.open(browser.picture(tmp_path / "page.png")) as picture:
-            assert picture.size == (width, 900) and len(picture.convert("L").getcolors()) > 20

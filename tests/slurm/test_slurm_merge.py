@@ -39,11 +39,3 @@ def test_steps_of_a_job_add_to_its_file_and_the_last_word_is_f(slurm, tmp_path: 
     )
     assert (names, deleted) == ([recording.name] * 2, 2)
     assert [run.run.label for run in open_recording(recording).runs] == ["three"]
-
-
-def test_ranks_that_share_their_gpus_are_merged_into_as_many_as_there_are(slurm, tmp_path: Path) -> None:
-    ranks = ("-N2", "--ntasks-per-node=4", "--gres=gpu:4")
-    log = slurm.sbatch(f"srun {PROFILE} -o job.sql -- sleep 1\n", *ranks, cwd=tmp_path)
-    (reader,) = open_recording(tmp_path / "job.sql").runs
-    assert "gpus=8 gaps=" in log and len(reader.gpus) == 8 and not (tmp_path / "job.sql.d").exists()
-    assert {gpu.rank for gpu in reader.gpus} == {None}

@@ -1,15 +1,12 @@
 """``gssr profile`` and ``gssr analyze`` inside real Slurm jobs."""
 
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gssr.backends.synthetic import device
-from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
-from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -36,53 +33,6 @@ def test_every_rank_of_a_step_records_its_gpu_and_exit_codes_come_back(slurm, tm
     assert len({gpu.uuid for gpu in reader.gpus}) == len(reader.gpus) == 4
     assert [(process.rank, process.exit_code) for process in reader.processes] == [(0, 0), (1, 1), (2, 2), (3, 3)]
     assert all(reader.buckets(gpus=None).vectors[:, 0] >= 2)  # at its begin and at its end, and what came in between
-
-
-def test_a_batch_job_records_under_its_job_id_and_its_log_ends_with_the_line(slurm, tmp_path: Path) -> None:
-    script = "gssr profile --backend synthetic -t 50 -- sleep 1\necho workload=$?\ngssr analyze --terminal\n"
-    output = slurm.sbatch(script, "-N1", "--gres=gpu:3", cwd=tmp_path)
-    (recording,) = tmp_path.glob("gssr_*.sql")
-    assert "workload=0\n" in output and "\x1b" not in output
-    assert max(map(len, output.splitlines())) <= 80 or "recorded into" in output
-    assert output.splitlines()[-1].startswith("GSSR score=0.") and "gpus=3" in output.splitlines()[-1]
-    (reader,) = open_recording(recording).runs
-    assert recording.name == f"gssr_{reader.run.job_id}.sql"
-
-
-def n_rows(recording: Path) -> int:
-    """Rows recorded so far; none while the file is not made yet."""
-    try:
-        return open_recording(recording).runs[0].n_rows
-    except RecordingError:
-        return 0
-
-
-def test_a_cancelled_job_loses_nothing(slurm, tmp_path: Path) -> None:
-    script = "srun -n1 gssr profile --backend synthetic:train:2 -t 50 -o a.sql -- sleep 60\n"
-    (tmp_path / "job.sh").write_text("#!/bin/bash\n" + script)
-    job = slurm.run("sbatch", "--parsable", "-N1", "-n1", "job.sh", cwd=tmp_path).stdout.strip()
-    recording = tmp_path / "a.sql"
-    until(lambda: n_rows(recording) > 40)
-    cancelled = time.time()
-    slurm.run("scancel", job)
-    slurm.wait_for_end(job)
-    (reader,) = open_recording(recording).runs
-    assert (reader.state, reader.run.exit_code) == ("killed", 143)
-    assert reader.last_time is not None and reader.last_time > cancelled - 1.0
-    # Slurm signals the workload as well: it may have ended before there is anything to pass on.
-    signals = {event.message for event in reader.events if event.kind == "signal"}
-    assert signals <= {"SIGCONT passed on", "SIGTERM passed on"}
-
-
-def test_two_steps_of_a_job_are_two_runs_of_one_file(slurm, tmp_path: Path) -> None:
-    script = "".join(
-        f"srun -n1 gssr profile --backend synthetic:idle:1 -a -o a.sql -l s{n} -- true\n" for n in range(2)
-    )
-    slurm.sbatch(script, "-N1", "-n1", cwd=tmp_path)
-    readers = open_recording(tmp_path / "a.sql").runs
-    assert [reader.run.label for reader in readers] == ["s0", "s1"]
-    assert [reader.run.step_id for reader in readers] == ["0", "1"]
-    assert [reader.state for reader in readers] == ["completed", "completed"]
 
 
 def test_sixteen_ranks_of_four_nodes_record_a_gpu_each_and_no_tick_twice(slurm, tmp_path: Path) -> None:

@@ -17,28 +17,6 @@ pytestmark = pytest.mark.xdist_group("slurm")
 PROFILE = "gssr profile --backend synthetic:train:2 -t 100"
 
 
-def submit(slurm, script: str, *options: str, cwd: Path) -> str:
-    """The id of a job, once it has ended."""
-    (cwd / "job.sh").write_text("#!/bin/bash\n" + script)
-    job: str = slurm.run("sbatch", "--parsable", "--output=%A_%a.out", *options, "job.sh", cwd=cwd).stdout.strip()
-    slurm.wait_for_end(job)
-    return job
-
-
-def test_tasks_of_an_array_add_to_one_recording_and_are_called_as_squeue_calls_them(slurm, tmp_path: Path) -> None:
-    script = f"{PROFILE} -o arr.sql -- sh -c 'echo working; exit $SLURM_ARRAY_TASK_ID'\necho code=$?\n"
-    job = submit(slurm, script, "--array=0-2", "-N1", "-n1", cwd=tmp_path)
-    for task in range(3):
-        log = (tmp_path / f"{job}_{task}.out").read_text()
-        assert "working\n" in log and f"code={task}\n" in log
-    runs = [reader.run for reader in open_recording(tmp_path / "arr.sql").runs]
-    assert sorted((run.shown_job, run.exit_code) for run in runs) == [(f"{job}_{task}", task) for task in range(3)]
-    assert {(run.array_job_id, len(run.job_id or "") > 0) for run in runs} == {(job, True)}
-    assert f"job {job}_1 " in slurm.run("gssr", "analyze", "arr.sql", cwd=tmp_path).stdout
-    fleet = slurm.run("gssr", "fleet", "--no-index", "--by", "job", "--width", "120", "arr.sql", cwd=tmp_path).stdout
-    assert f"{job}_2" in fleet
-
-
 def test_a_step_and_a_component_without_gpus_record_none(slurm, fake_driver: FakeDriver, tmp_path: Path) -> None:
     profile = f"env LD_LIBRARY_PATH={fake_driver.library.parent} gssr profile -t 100 --no-summary"
     script = f"srun -n1 --gres=none {profile} -o none.sql -- true\nsrun -n1 {profile} -o four.sql -- true\n"

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from cluster import ROOT
 
-sys.path.insert(0, str(ROOT / "tests" / "tui"))
-from test_terminal import Tmux, gone
-from test_terminal import tmux as tmux  # the fixture
+from tests.tmux import Tmux
+from tests.tmux import tmux as tmux  # the fixture
+from tests.waiting import until, until_ended
 
-from tests.waiting import until
+sys.path.insert(0, str(ROOT / "tests" / "tui"))
+
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -87,7 +88,8 @@ def test_the_screen_shows_the_job_a_lost_node_and_leaves_nothing(slurm, tmp_path
     finally:
         node("start")
     tmux.press("q")
-    assert gone(tmux.pid) and not os.listdir(room)
+    until_ended(tmux.pid)
+    assert not os.listdir(room)
     until(lambda: not steps(slurm), "the step's end")
 
 
@@ -114,6 +116,9 @@ from gssr.profile.hosts.job import running_job
 from gssr.profile.hosts.reach import by_srun
 from gssr.profile.monitor import monitor_hosts
 from gssr.store.host_states import read_states
+from tests.tmux import Tmux
+from tests.tmux import tmux as tmux  # the fixture
+from tests.waiting import until, until_ended
 job = running_job(sys.argv[1])
 words = ["top", "--lines", "--sampling-time=100", "--backend=synthetic"]
 (nodes,) = job.nodes

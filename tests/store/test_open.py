@@ -253,18 +253,6 @@ def test_what_is_no_utf8_is_kept_in_escapes(tmp_path):
     assert open_recording(tmp_path / "a.sql").runs[0].events[0].message == "na\\udcffme.sql: no such file"
 
 
-@pytest.mark.parametrize("text", [b"pcie_rx_bytes", b"INTEGER, sm_clock", b"CREATE TABLE runs"])
-def test_a_schema_that_is_no_text_is_damage(tmp_path, text):
-    write(tmp_path / "a.sql", rows_of(5, 1), 1)
-    data = (tmp_path / "a.sql").read_bytes()
-    assert text in data
-    (tmp_path / "a.sql").write_bytes(data.replace(text, b"\xf8" + text[1:], 1))
-    try:
-        open_recording(tmp_path / "a.sql").runs[0].samples(["sm_active"])
-    except RecordingError as error:
-        assert "damaged" in str(error)
-
-
 def test_a_reader_at_the_very_end_costs_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("gssr.store.write.create.journal_mode", lambda _path: "TRUNCATE")
     writer = write(tmp_path / "a.sql", rows_of(100, 2), 2, finish=False)

@@ -50,7 +50,7 @@ def values_of(kind: int, n: int, rng: random.Random) -> list:
     return [rng.choice([None, *SPECIAL, rng.random(), rng.randrange(300)]) for _ in range(n)]
 
 
-def create(path, columns: list[list], page_size: int = 4096, rowids: list[int] | None = None, n_gpus: int = 3) -> None:
+def create(path, columns: list[list], page_size: int = 4096, rowids: list[int] | None = None) -> None:
     """A table of samples with these columns after gpu and time, by turns REAL and INTEGER."""
     n = len(columns[0])
     names = [f"c{index} {('REAL', 'INTEGER')[index % 2]}" for index in range(len(columns))]
@@ -59,7 +59,7 @@ def create(path, columns: list[list], page_size: int = 4096, rowids: list[int] |
         connection.execute(f"CREATE TABLE samples (gpu INTEGER NOT NULL, time REAL NOT NULL, {', '.join(names)})")
         rows = zip(
             rowids or range(1, n + 1),
-            [index % n_gpus for index in range(n)],
+            [index % 3 for index in range(n)],
             [1000 + index / 4 for index in range(n)],
             *columns,
             strict=True,

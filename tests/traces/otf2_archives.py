@@ -61,8 +61,6 @@ class Writer:
         own.group("", group_type=group_type.COMM_LOCATIONS, paradigm=mpi, members=self.ranks)
         world = own.group("", group_type=group_type.COMM_GROUP, paradigm=mpi, members=list(range(N_RANKS)))
         self.world = own.comm("MPI_COMM_WORLD", world)
-        backwards = own.group("", group_type=group_type.COMM_GROUP, paradigm=mpi, members=list(range(N_RANKS))[::-1])
-        self.backwards = own.comm("backwards", backwards)
 
     def close(self) -> None:
         """Write what is left."""

@@ -1,14 +1,12 @@
 """OTF2 archives: what was written with the package otf2 is read back, and what is damaged is said."""
 
 import os
-import random
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -87,14 +85,6 @@ def test_what_regions_are_for_follows_from_their_paradigm(timeline: Timeline, of
     assert timeline.domains["MPI_Wait"] == "MPI" and timeline.domains["write"] == "io"
 
 
-def test_metrics_have_their_unit_and_their_mode(timeline: Timeline) -> None:
-    watts, cycles = timeline.counters
-    assert (watts.name, watts.unit, watts.mode, watts.track) == ("power", "W", "gauge", 0)
-    assert watts.value.tolist() == [100.0, 200.0, 300.0] and watts.time.tolist() == [0, 1000 * _US, 2000 * _US]
-    assert (cycles.name, cycles.unit, cycles.mode) == ("cycles", "", "total")
-    assert cycles.value.tolist() == [0.0, 1e6, 2e6]
-
-
 def test_a_gpu_works_on_its_stream_and_belongs_to_its_process(of_gpu: Timeline) -> None:
     (stream,) = (track for track in of_gpu.tracks if track.kind == "gpu_stream")
     assert (stream.device, stream.stream, stream.node) == (1, 7, "node0")
@@ -167,49 +157,6 @@ def test_what_does_not_fit_is_refused_until_a_part_is_chosen(folder: Path, monke
     assert len(read_otf2(str(folder), window=(1_600 * _US, 1_700 * _US)).intervals) < 25
 
 
-def test_a_random_program_is_read_back_exactly(tmp_path: Path) -> None:
-    """Messages on two communicators, one with its ranks the other way round, received in another order than sent."""
-    rng = random.Random(5)
-    expected: list[tuple[int, int, int, int, int]] = []
-    regions: Counter[str] = Counter()
-    with closing(Writer(tmp_path / "a")) as of:
-        todo: list[list[tuple[Any, ...]]] = [[] for _ in range(N_RANKS)]
-        for number in range(200):
-            source, target = rng.sample(range(N_RANKS), 2)
-            is_world, tag, size = rng.random() < 0.5, rng.randrange(3), rng.randrange(1, 10_000)
-            comm = of.world if is_world else of.backwards
-
-            def rank_in(rank: int, is_world: bool = is_world) -> int:
-                return rank if is_world else N_RANKS - 1 - rank
-
-            sent, wanted = 100 * number, 100 * number + rng.randrange(1, 50)
-            received = wanted + rng.randrange(0, 5_000)  # out of order
-            todo[source].append((sent, "mpi_send", rank_in(target), comm, tag, size))
-            todo[target].append((wanted, "mpi_irecv_request", number))
-            todo[target].append((received, "mpi_irecv", rank_in(source), comm, tag, size, number))
-            expected.append((source, target, sent * _US, received * _US, size))
-        for rank, events in enumerate(todo):
-            on = of.on(of.ranks[rank])
-            depth: list[str] = []
-            for time, name, *fields in sorted(events, key=lambda event: event[0]):
-                if depth and rng.random() < 0.4:
-                    on("leave", time, of.regions[depth.pop()])
-                elif rng.random() < 0.6:
-                    depth.append(rng.choice(sorted(_MPI_ONLY)))
-                    regions[depth[-1]] += 1
-                    on("enter", time, of.regions[depth[-1]])
-                on(name, time, *fields)
-            for name in reversed(depth):
-                on("leave", 40_000, of.regions[name])
-    timeline = read_otf2(str(tmp_path / "a"))
-    own = timeline.messages
-    assert own is not None
-    columns = own.source, own.target, own.sent, own.received, own.size
-    assert sorted(zip(*(column.tolist() for column in columns), strict=True)) == sorted(expected)
-    assert Counter(name for _, name, _, _ in _named(timeline)) == regions
-    assert timeline.sources[0].notes == ()
-
-
 def test_a_profile_beside_an_archive_is_named(copy: Path) -> None:
     (copy / "profile.cubex").write_bytes(b"")
     (source,) = open_traces([str(copy)]).timeline().sources
@@ -237,19 +184,6 @@ def test_of_an_attached_archive_no_link_is_followed(folder: Path, tmp_path: Path
 @pytest.fixture
 def copy(folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(folder, tmp_path / "copy"))
-
-
-def test_a_rank_whose_events_are_missing_or_end_early_is_named(copy: Path) -> None:
-    (copy / "traces" / "1.evt").unlink()
-    cut = copy / "traces" / "2.evt"
-    cut.write_bytes(cut.read_bytes()[:400])
-    timeline = read_otf2(str(copy))
-    notes = timeline.sources[0].notes
-    assert notes[0] == "rank 1: its events can't be opened"
-    assert notes[1].startswith("rank 2: its events end early")
-    assert [track.rank for track in timeline.tracks if track.kind == "cpu_thread"] == [0, 1, 2, 3]
-    assert "open at the end, and last until it: " in "\n".join(notes)
-    assert timeline.messages is not None and set(timeline.messages.collectives.wait.tolist()) == {-1}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.vampir import DISPLAYS
 from tests.fakes.traces.cube import write_solver
 from tests.fakes.training import training
-from tests.looking import seen, until, work
+from tests.looking import open_tab, seen, until, work
 
 sys.path.append(str(Path(__file__).parents[1] / "model" / "traces"))
 from exchanging import exchanging
@@ -284,12 +284,9 @@ def test_vampirs_names_lead_to_what_is_here() -> None:
 
     async def steps(pilot: Pilot[int]) -> None:
         await to_calls(app, pilot)
-        await pilot.press("1")
-        await pilot.pause(0.2)
-        await pilot.press("ctrl+p")
-        await pilot.pause(0.2)
-        await pilot.press(*"communication matrix")
-        await pilot.pause(0.5)
+        await open_tab(pilot, app, "1")
+        await pilot.press("ctrl+p", *"communication matrix")
+        await until(pilot, lambda: "Communication matrix view" in seen(app))
         await pilot.press("enter")
         await until(pilot, lambda: app.view.screen == "calls" and app.query_one(MessageMatrix).display)
         assert {display.table for display in DISPLAYS if display.table} <= set(TITLES)
@@ -330,8 +327,7 @@ def test_job_of_a_trace_fits_into_the_screen(size: tuple[int, int]) -> None:
     app = of_trace(training(1))
 
     async def steps(pilot: Pilot[int]) -> None:
-        await until(pilot, lambda: app.results and app.results[0].part is not None)
-        await pilot.pause(0.3)
+        await until(pilot, lambda: app.results and app.results[0].part is not None and app.pane.is_ready)
         body = app.query_one("#job-pane").region
         assert max(panel.region.bottom for panel in app.query("#job-right > *") if panel.display) <= body.bottom
 

@@ -36,7 +36,7 @@ from gssr.tui.time.wall import TimeWall
 from gssr.tui.view import ScreenName, View
 from gssr.tui.why.causes import Causes
 from tests.fakes.growing import STEP, Growing
-from tests.looking import live_screen, seen, until, work
+from tests.looking import live_screen, open_tab, seen, until, work
 
 
 @pytest.fixture(scope="module")
@@ -198,8 +198,7 @@ def test_a_click_on_a_head_sorts_by_it_and_again_reverses(recording: str) -> Non
     app = live_screen(recording)
 
     async def steps(pilot: Pilot[int]) -> None:
-        await pilot.press("2")
-        await pilot.pause(0.3)
+        await open_tab(pilot, app, "2")
         table = app.query_one(GpuTable)
         assert table.sort == NAME and table.order.tolist() == list(range(8))
         x = next(heading.begin for heading in table.headings() if heading.key == MEAN)
@@ -216,8 +215,7 @@ def test_the_cursor_stays_on_its_gpu_whatever_the_order(recording: str) -> None:
     app = live_screen(recording)
 
     async def steps(pilot: Pilot[int]) -> None:
-        await pilot.press("2")
-        await pilot.pause(0.3)
+        await open_tab(pilot, app, "2")
         table = app.query_one(GpuTable)
         await pilot.press("home", "down", "down")
         assert table.item == 2
@@ -235,8 +233,7 @@ def test_a_filter_shows_what_passes_and_escape_lets_go_of_it(recording: str) -> 
     app = live_screen(recording)
 
     async def steps(pilot: Pilot[int]) -> None:
-        await pilot.press("2")
-        await pilot.pause(0.2)
+        await open_tab(pilot, app, "2")
         await pilot.press("slash", *"*:3")
         table = app.query_one(GpuTable)
         assert table.order.tolist() == [3] and "1 of 8" in str(table.border_subtitle)
@@ -253,12 +250,12 @@ def test_a_click_on_the_wall_goes_to_its_gpu(recording: str) -> None:
 
     async def steps(pilot: Pilot[int]) -> None:
         wall = app.query_one(Wall)
-        await pilot.pause(0.3)  # until it is drawn in the place that it keeps
+        await until(pilot, lambda: app.results[0].judgement is not None and wall.seen is not None)
         left = wall.content_region.offset - wall.region.offset
         line = next(line for line in wall.seen.lines if line.members.tolist() == [5])
         await pilot.click("#wall", offset=(left.x + wall.offset_of(app.results[0]) + 3, left.y + line.top))
-        await pilot.pause(0.3)
-        assert app.view.screen == "gpus" and app.query_one(GpuTable).item == 5
+        await until(pilot, lambda: app.view.screen == "gpus" and bool(app.query(GpuTable)))
+        await until(pilot, lambda: app.query_one(GpuTable).item == 5)
 
     work(app, steps)
 
@@ -269,12 +266,14 @@ def test_the_wall_says_the_width_of_the_cells_that_it_draws(recording: str) -> N
     async def steps(pilot: Pilot[int]) -> None:
         wall = app.query_one(Wall)
 
+        def do_agree() -> bool:
+            if wall.seen is None:
+                return False
+            drawn, said = wall.seen.cells, str(wall.border_subtitle)
+            return f"{width_text(drawn.width)} a cell" in said and drawn.n == wall.cells(app.results[0])
+
         async def agree() -> None:
-            await pilot.pause(0.3)
-            drawn = wall.seen.cells
-            assert f"{width_text(drawn.width)} a cell" in str(wall.border_subtitle) and drawn.n == wall.cells(
-                app.results[0]
-            )
+            await until(pilot, do_agree)
 
         await agree()
         await pilot.click(SpaceAverage, offset=(30, 2))
@@ -329,8 +328,7 @@ def test_enter_on_a_card_opens_why(recording: str) -> None:
         await until(pilot, lambda: app.results[0].judgement is not None)
         app.query(VerdictCard).first().focus()
         await pilot.press("enter")
-        await pilot.pause(0.2)
-        assert app.view.screen == "why"
+        await until(pilot, lambda: app.view.screen == "why")
 
     work(app, steps)
 
@@ -519,8 +517,7 @@ def test_every_theme_draws(recording: str, theme: str) -> None:
 
     async def steps(pilot: Pilot[int]) -> None:
         assert app.theme == theme and "every GPU over time" in seen(app)
-        await pilot.press("2")
-        await pilot.pause(0.2)
+        await open_tab(pilot, app, "2")
 
     work(app, steps)
 

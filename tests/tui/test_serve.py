@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from gssr.cli import main
 from tests.fakes.growing import Growing
+from tests.waiting import until_ended
 
 pytest.importorskip("textual_serve")
 import aiohttp
@@ -104,14 +104,6 @@ def serve(tmp_path: Path) -> Iterator[Callable[[str], Served]]:
         served.process.wait()
 
 
-def ends(process: int) -> None:
-    """Wait until this process is gone."""
-    deadline = time.monotonic() + PATIENCE
-    while os.path.exists(f"/proc/{process}"):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_nobody_sees_anything_without_the_token_or_from_another_page() -> None:
     async def ask() -> None:
         server = ScreenServer(["false"], ["127.0.0.1", "localhost"], ["Hub.example"])
@@ -193,18 +185,18 @@ def test_a_page_that_closes_ends_its_process_and_ctrl_c_ends_them_all(serve: Cal
             async with served.page() as second:
                 await second.shows("score")
                 (other,) = served.children() - {process}
-            ends(other)
+            until_ended(other)
             assert served.children() == {process}
             await first.press("q")
             await first.ends()
-        ends(process)
+        until_ended(process)
         async with served.page() as last:
             await last.shows("score")
             (process,) = served.children()
             served.process.send_signal(signal.SIGINT)
             assert await last.ends() == aiohttp.WSCloseCode.GOING_AWAY
             assert served.process.wait(PATIENCE) == 0
-            ends(process)
+            until_ended(process)
 
     asyncio.run(look(serve()))
 
@@ -216,7 +208,7 @@ def test_a_process_ends_whose_server_was_killed(serve: Callable[[], Served]) -> 
             (process,) = served.children()
             served.process.kill()
             served.process.wait()
-            ends(process)
+            until_ended(process)
 
     asyncio.run(look(serve()))
 

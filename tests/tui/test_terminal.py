@@ -3,98 +3,20 @@
 import os
 import re
 import select
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.growing import Growing
-
-GSSR = (sys.executable, "-m", "gssr")
-TUI = (*GSSR, "tui")
-PATIENCE = 60.0
-
-
-class Tmux:
-    """A terminal of tmux that runs ``gssr tui``."""
-
-    def __init__(self, folder: Path) -> None:
-        self._server = ["tmux", "-u", "-S", str(folder / "tmux"), "-f", os.devnull]
-        self._settings = {"XDG_CONFIG_HOME": str(folder)}  # none
-
-    def start(
-        self, *words: str, size: tuple[int, int] = (80, 24), command: tuple[str, ...] = TUI, **variables: str
-    ) -> None:
-        own = [f"{name}={value}" for name, value in (self._settings | variables).items()]
-        line = " ".join(["exec env", "-u COLORTERM", *own, *command, *map(shlex.quote, words)])
-        self._call("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), line)
-        self._call("set-option", "-g", "remain-on-exit", "on")
-
-    def shell(self) -> None:
-        """A shell with job control."""
-        self._call("new-session", "-d", "-x", "80", "-y", "24", "PS1='$ ' exec bash --norc -i")
-        self._call("set-option", "-g", "remain-on-exit", "on")
-
-    def paste(self, text: str) -> None:
-        self._call("set-buffer", text)
-        self._call("paste-buffer", "-p", "-r")
-
-    def _call(self, *words: str) -> str:
-        done = subprocess.run([*self._server, *words], capture_output=True, text=True, timeout=20, check=True)
-        return done.stdout
-
-    def text(self, styles: bool = False) -> str:
-        # One line more than the screen: tmux scrolls by one where a process ended, to say so.
-        return self._call("capture-pane", "-p", "-S", "-1", *(["-e"] if styles else []))
-
-    def shows(self, pattern: str) -> str:
-        """Wait until this (a regular expression) is on the screen; the screen."""
-        deadline = time.monotonic() + PATIENCE
-        while not re.search(pattern, text := self.text()):
-            assert time.monotonic() < deadline, f"{pattern!r} never came:\n{text}"
-            time.sleep(0.05)
-        return text
-
-    def press(self, *keys: str) -> None:
-        self._call("send-keys", *keys)
-
-    def resize(self, width: int, height: int) -> None:
-        self._call("resize-window", "-x", str(width), "-y", str(height))
-
-    @property
-    def pid(self) -> int:
-        return int(self._call("display-message", "-p", "#{pane_pid}"))
-
-    def close(self) -> None:
-        subprocess.run([*self._server, "kill-server"], capture_output=True, timeout=20)
-
-
-@pytest.fixture
-def tmux(requires: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tmux]:
-    requires("tmux", package="tmux")
-    terminal = Tmux(tmp_path_factory.mktemp("tmux"))
-    yield terminal
-    terminal.close()
-
-
-def gone(pid: int) -> bool:
-    """Whether the process ends within the time that a patient person waits."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.05)
-    return False
-
+from tests.tmux import TUI, Tmux
+from tests.tmux import tmux as tmux  # the fixture
+from tests.waiting import until, until_ended
 
 ON = {
     "job": "GPU saturation", "gpus": r"GPU. *(now|last)", "time": "phases and steps",
@@ -122,7 +44,7 @@ def test_every_terminal_shows_every_screen(
     tmux.press("?")
     tmux.shows(r"c compare with the")  # of the panel of keys, not of the footer
     tmux.press("q")
-    assert gone(tmux.pid)
+    until_ended(tmux.pid)
 
 
 def test_the_locale_c_is_drawn_in_ascii(plants: dict[str, str], tmux: Tmux) -> None:
@@ -165,7 +87,7 @@ def test_a_file_replaced_under_it_is_shown_and_a_removed_one_stays(tmp_path: Pat
     tmux.press("2")
     tmux.shows(ON["gpus"])
     tmux.press("q")
-    assert gone(tmux.pid)
+    until_ended(tmux.pid)
 
 
 def test_ctrl_z_gives_the_shell_back_and_fg_the_screen(plants: dict[str, str], tmux: Tmux) -> None:
@@ -205,7 +127,7 @@ def test_what_is_pasted_into_the_screen_is_no_keys_and_into_the_prompt_is_typed(
     tmux.press("Enter")
     tmux.shows("nid000007:2(.*\n)*.* s Sort")  # the list has the focus again
     tmux.press("q")
-    assert gone(tmux.pid)
+    until_ended(tmux.pid)
 
 
 def test_a_file_alone_opens_and_a_slip_in_its_name_does_not_wait(plants: dict[str, str], tmux: Tmux) -> None:
@@ -240,11 +162,12 @@ class Pty:
         self.written = b""
 
     def read_until(self, pattern: bytes) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while pattern not in self.written:
-            assert time.monotonic() < deadline, self.written[-500:]
-            if select.select([self.fd], [], [], 0.2)[0]:
-                self.written += os.read(self.fd, 1 << 16)
+        until(lambda: self._read() and pattern in self.written, repr(pattern))
+
+    def _read(self) -> bool:
+        if select.select([self.fd], [], [], 0.2)[0]:
+            self.written += os.read(self.fd, 1 << 16)
+        return True
 
     def take_away(self) -> None:
         os.close(self.fd)
@@ -270,7 +193,7 @@ def test_without_its_terminal_it_ends_and_does_not_spin(plants: dict[str, str], 
     try:
         terminal.read_until(b"score")
         terminal.take_away()
-        assert gone(terminal.pid)
+        until_ended(terminal.pid)
     finally:
         try:
             os.kill(terminal.pid, signal.SIGKILL)
@@ -290,7 +213,7 @@ def test_ended_by_a_signal_it_leaves_the_terminal_as_it_was(plants: dict[str, st
         assert termios.tcgetattr(terminal.fd) != modes
         os.kill(terminal.pid, how)
         terminal.read_until(b"\x1b[?1049l")
-        assert gone(terminal.pid)
+        until_ended(terminal.pid)
         assert termios.tcgetattr(terminal.fd) == modes
     finally:
         os.kill(terminal.pid, signal.SIGKILL)
@@ -303,7 +226,7 @@ def test_a_hangup_ends_it(plants: dict[str, str], tmux: Tmux) -> None:
     tmux.shows(ON["job"])
     pid = tmux.pid
     os.kill(pid, signal.SIGHUP)
-    assert gone(pid)
+    until_ended(pid)
 
 
 @pytest.mark.parametrize("missing", ("stdin", "stderr", "both"))

@@ -405,16 +405,15 @@ def test_every_size_is_drawn(recording: str) -> None:
         await pilot.press("3")
         for size in sizes:
             await pilot.resize_terminal(*size)
-            await pilot.pause(0.1)
-            assert "every GPU over time" in seen(app)
+            await until(pilot, lambda size=size: app.screen.size == size and "every GPU over time" in seen(app))
 
     async def of_a_trace(pilot: Pilot[int]) -> None:
         await to_time(trace, pilot)
         await pilot.press("l", "right", "w")
         for size in sizes:
             await pilot.resize_terminal(*size)
-            await pilot.pause(0.1)
-            assert trace.view.opened and "tracks" in seen(trace)
+            await until(pilot, lambda size=size: trace.screen.size == size and "tracks" in seen(trace))
+            assert trace.view.opened
 
     work(app, steps, (80, 24))
     work(trace, of_a_trace, (80, 24))

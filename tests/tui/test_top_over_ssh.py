@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from test_terminal import GSSR, Tmux, gone
-from test_terminal import tmux as tmux  # the fixture
 
 from tests.fakes.sshd import ADDRESSES, Servers, servers
-from tests.waiting import until
+from tests.tmux import GSSR, Tmux
+from tests.tmux import tmux as tmux  # the fixture
+from tests.waiting import until, until_ended
 
 
 @pytest.fixture
@@ -53,7 +53,8 @@ def test_the_hosts_are_on_one_screen_and_one_that_is_killed_is_said(hosts: Serve
     text = tmux.shows(r"(?s)1 live  \u2717 2 gone\n \u2717 127\.0\.0\.3 gone: \S.*g 127\.0\.0\.3:0 +\d+s ")
     assert "\u25cf live" in text, "the other goes on"
     tmux.press("q")
-    assert gone(tmux.pid) and not os.listdir(room)
+    until_ended(tmux.pid)
+    assert not os.listdir(room)
     until(lambda: not hosts.samplers("127.0.0.2"), "the sampler's end")
 
 
@@ -63,7 +64,7 @@ def test_however_it_ends_the_hosts_samplers_end(hosts: Servers, room: Path, tmux
     tmux.shows(r"2 hosts:  \u25cf 2 live")
     assert all(hosts.samplers(address) for address in ADDRESSES)
     os.kill(tmux.pid, how)
-    assert gone(tmux.pid)
+    until_ended(tmux.pid)
     until(lambda: not any(hosts.samplers(address) for address in ADDRESSES), "the samplers' end")
     until(lambda: not os.listdir(room), "the collector's end")
 
@@ -73,4 +74,5 @@ def test_a_host_without_gssr_is_said_to_lack_it(hosts: Servers, room: Path, tmux
     start(tmux, hosts, room, (120, 30))
     tmux.shows(r"127\.0\.0\.2 gone: gssr is not found there: name it by --remote-gssr")
     tmux.press("q")
-    assert gone(tmux.pid) and not os.listdir(room)
+    until_ended(tmux.pid)
+    assert not os.listdir(room)

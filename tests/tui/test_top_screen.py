@@ -4,15 +4,16 @@ import os
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_terminal import GSSR, ON, PATIENCE, Tmux, gone
-from test_terminal import tmux as tmux  # the fixture
+from test_terminal import ON
 
 from gssr.store.read.recording import open_recording
+from tests.tmux import GSSR, Tmux
+from tests.tmux import tmux as tmux  # the fixture
+from tests.waiting import until, until_ended
 
 TOP = (*GSSR, "top", "--backend", "synthetic:imbalanced:6", "-t", "100")
 
@@ -70,7 +71,8 @@ def test_the_gpus_are_shown_kept_and_gone(room: Path, tmp_path: Path, tmux: Tmux
         tmux.press("Enter")
         tmux.shows(said)
     tmux.press("q")
-    assert gone(tmux.pid) and not os.listdir(room)
+    until_ended(tmux.pid)
+    assert not os.listdir(room)
     (run,) = open_recording(tmp_path / "a.sql").runs
     assert (run.state, run.damage, run.recounted) == ("completed", None, None) and run.n_rows > 6
     assert os.stat(tmp_path / "a.sql").st_mode & 0o777 == 0o600
@@ -82,11 +84,8 @@ def test_however_it_ends_nothing_is_left(room: Path, tmux: Tmux, how: signal.Sig
     tmux.start(command=TOP, **environ(room))
     tmux.shows(r"every GPU over time")
     os.kill(tmux.pid, how)
-    assert gone(tmux.pid)
-    deadline = time.monotonic() + PATIENCE
-    while os.listdir(room):  # its sampler finds out by itself
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until_ended(tmux.pid)
+    until(lambda: not os.listdir(room), "its sampler to find out by itself")
 
 
 def test_options_and_settings_say_how_it_begins(room: Path, tmux: Tmux) -> None:
@@ -94,7 +93,7 @@ def test_options_and_settings_say_how_it_begins(room: Path, tmux: Tmux) -> None:
     tmux.start(command=TOP, **environ(room))
     tmux.shows(r"every GPU over time.*Power")
     tmux.press("q")
-    assert gone(tmux.pid)
+    until_ended(tmux.pid)
 
 
 def test_options_win_over_settings(room: Path, tmux: Tmux) -> None:
@@ -118,14 +117,15 @@ def test_settings_that_are_wrong_are_said_and_nothing_else(room: Path, tmux: Tmu
 def test_a_node_without_a_gpu_is_left_with_a_sentence(room: Path, tmux: Tmux) -> None:
     tmux.start(command=(*GSSR, "top", "--backend", "gpm"), **environ(room))
     tmux.shows(r"(?s)gssr: no GPU is sampled: .*CPU .* busy")
-    assert gone(tmux.pid) and not os.listdir(room)
+    until_ended(tmux.pid)
+    assert not os.listdir(room)
 
 
 def test_a_recording_begins_as_it_is_told(plants: dict[str, str], room: Path, tmux: Tmux) -> None:
     tmux.start(plants["before"], "--screen", "balance", "--metric", "tensor_active", "--gpus", "0", **environ(room))
     tmux.shows(r"(?s)what evening out would give.*Tensor pipe active")
     tmux.press("q")
-    assert gone(tmux.pid)
+    until_ended(tmux.pid)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from gssr.tui.why.account import AccountTree, items_of
 from gssr.tui.why.causes import Causes
 from tests import looking
 from tests.fakes.frames import frame_of
-from tests.looking import seen, until
+from tests.looking import open_tab, seen, until
 
 _WHOLE = Query(causes=TABLE)
 Work = Callable[[Pilot[int], LiveScreen], Awaitable[None]]
@@ -79,12 +79,11 @@ def test_cards_open_one_at_a_time_and_the_command_is_copied(plants: dict[str, st
         assert app.clipboard.startswith("nsys profile") and app.clipboard.endswith("PROGRAM")
         causes.focus()
         await pilot.press("down")
-        await pilot.pause(0.2)
-        assert app.view.note == 1 and "Copy data" in seen(app) and "nsys profile" not in seen(app)
+        await until(pilot, lambda: "Copy data" in seen(app) and "nsys profile" not in seen(app))
+        assert app.view.note == 1
         await pilot.press("up")
         await pilot.click(list(app.query("#causes VerdictCard"))[1])
-        await pilot.pause(0.2)
-        assert app.view.note == 1
+        await until(pilot, lambda: app.view.note == 1)
 
     work([plants["before"]], steps)
 
@@ -106,8 +105,7 @@ def test_the_account_is_a_tree_that_opens_to_gpus(plants: dict[str, str]) -> Non
         assert "±" in text and "computes on tensor cores" in text and "nid000002:1  " not in text
         account.focus()
         await pilot.press("end", "up", "enter")
-        await pilot.pause(0.2)
-        assert "nid000002:1  " in seen(app)
+        await until(pilot, lambda: "nid000002:1  " in seen(app))
 
     work([plants["before"]], steps, (200, 60))
 
@@ -118,8 +116,8 @@ def test_enter_on_a_card_goes_to_the_gpus_that_it_blames(plants: dict[str, str])
         await until(pilot, lambda: len(app.query("#causes VerdictCard")) >= 1)
         app.query_one(Causes).focus()
         await pilot.press("enter")
-        await pilot.pause(0.4)
-        assert app.view.screen == "gpus" and app.query_one(GpuTable).item == 8
+        await until(pilot, lambda: app.view.screen == "gpus" and bool(app.query(GpuTable)))
+        await until(pilot, lambda: app.query_one(GpuTable).item == 8)
 
     work([plants["slow_node"]], steps)
 
@@ -204,8 +202,7 @@ def test_of_a_run_that_grows_names_keep_their_order_over_differences_that_cannot
 
 def test_bars_are_sorted_and_lead_to_their_gpu_and_nodes_to_theirs(plants: dict[str, str]) -> None:
     async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
-        await pilot.press("4")
-        await pilot.pause(0.3)
+        await open_tab(pilot, app, "4")
         text = seen(app)
         assert (
             "less than if each did as much as" in text and "imbalance over time" in text and "lowest of 8 nodes" in text
@@ -215,15 +212,12 @@ def test_bars_are_sorted_and_lead_to_their_gpu_and_nodes_to_theirs(plants: dict[
         await pilot.press("end", "home")
         assert "nid000003" in seen(app)
         await pilot.press("enter")
-        await pilot.pause(0.4)
-        assert app.view.screen == "gpus" and app.query_one(GpuTable).item in range(8, 12)
+        await until(pilot, lambda: app.view.screen == "gpus" and bool(app.query(GpuTable)))
+        await until(pilot, lambda: app.query_one(GpuTable).item in range(8, 12))
         await pilot.press("v", "v")
-        await pilot.pause(0.2)
-        nodes = app.query_one(NodeTable)
-        assert nodes.has_focus and "▲ nid000003" in seen(app)
+        await until(pilot, lambda: app.query_one(NodeTable).has_focus and "▲ nid000003" in seen(app))
         await pilot.press("home", "down", "down", "enter")
-        await pilot.pause(0.4)
-        assert app.query_one(GpuTable).order.tolist() == [8, 9, 10, 11]
+        await until(pilot, lambda: app.query_one(GpuTable).order.tolist() == [8, 9, 10, 11])
 
     work([plants["slow_node"]], steps, (160, 50))
 
@@ -275,14 +269,13 @@ def test_compare_shows_both_runs_over_each_other_and_in_words(plants: dict[str, 
     async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
         await pilot.press("6")
         await until(pilot, lambda: len(app.results) == 2 and app.results[1].judgement is not None)
-        await pilot.pause(0.3)
+        await until(pilot, lambda: "B takes 1" in seen(app))
         text = seen(app)
-        assert "B takes 1" in text and "% less time" in text and "better" in text
+        assert "% less time" in text and "better" in text
         table = app.query_one(EffectTable)
         table.focus()
         await pilot.press("ctrl+end")
-        await pilot.pause(0.2)
-        assert table.row_count > 10 and "within noise" in seen(app)
+        await until(pilot, lambda: table.row_count > 10 and "within noise" in seen(app))
         assert "aligned at their starts" in str(app.query_one(Curves).border_subtitle)
         await pilot.press("a")
         await until(pilot, lambda: "begin to work" in str(app.query_one(Curves).border_subtitle))
@@ -297,8 +290,7 @@ def test_compare_shows_both_runs_over_each_other_and_in_words(plants: dict[str, 
 def test_every_size_draws_in_ascii(plants: dict[str, str], size: tuple[int, int]) -> None:
     async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
         for digit in "456":
-            await pilot.press(digit)
-            await pilot.pause(0.3)
+            await open_tab(pilot, app, digit)
             if digit == "6":
                 await until(pilot, lambda: len(app.results) == 2)
             drawn = seen(app).rpartition("\n")[0]

@@ -91,11 +91,11 @@ class Terminal:
         return str(sorted(shown.items()))
 
 
-def picture(random_: random.Random, shift: int, width: int = 40, height: int = 6) -> str:
-    """What Textual writes for a whole screen: a name, a bar that rolls on by ``shift``, a border."""
+def picture(random_: random.Random, shift: int) -> str:
+    """What Textual writes for a whole screen of 40x6: a name, a bar that rolls on by ``shift``, a border."""
     rows = []
-    for y in range(height):
-        loads = [(at * 7 + y * 3) % 5 for at in range(shift, shift + width - 11)]
+    for y in range(6):
+        loads = [(at * 7 + y * 3) % 5 for at in range(shift, shift + 29)]
         bar = "".join(f"\x1b[38;2;{load * 40};9;{y};48;2;1;2;3m{' ▂▄▆█'[load]}\x1b[0m" for load in loads)
         name = f"\x1b[1;38;2;200;200;200;48;2;1;2;3mGPU {y} {random_.randrange(100):3}\x1b[0m"
         rows.append(f"\x1b[{y + 1};1H{name}{bar}\x1b[38;2;5;5;5;48;2;1;2;3m │\x1b[0m")

@@ -137,11 +137,11 @@ def dies(cards: int, truth: Sequence[Truth] | None = None, cray: bool = False) -
     )
 
 
-def partitioned(n: int = 2, revision: str = "1.8") -> Node:
+def partitioned(n: int = 2) -> Node:
     """MI300X in CPX with NPS4: eight logical GPUs a socket."""
     return Node(
         tuple(
-            Gpu(MI300X, steady(place), unique(place), 0x05 + 0x10 * place, revision, "CPX", "NPS4", partitions=8)
+            Gpu(MI300X, steady(place), unique(place), 0x05 + 0x10 * place, "1.8", "CPX", "NPS4", partitions=8)
             for place in range(n)
         )
     )

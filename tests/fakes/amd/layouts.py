@@ -194,10 +194,10 @@ def attribute(name: str | int, unit: str, kind: str, values: Sequence[int | None
     return struct.pack(f"<Q{len(values)}{code}", head, *(ones if value is None else value & ones for value in values))
 
 
-def packed(attributes: Sequence[bytes], content: int = 9) -> bytes:
+def packed(attributes: Sequence[bytes]) -> bytes:
     """A whole table of 1.9: its attributes one after the other, without gaps."""
     body = b"".join(attributes)
-    return struct.pack("<HBBi", 8 + len(body), 1, content, len(attributes)) + body
+    return struct.pack("<HBBi", 8 + len(body), 1, 9, len(attributes)) + body
 
 
 def blob(revision: str, values: Mapping[str, Value]) -> bytes:

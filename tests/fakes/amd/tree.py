@@ -76,7 +76,7 @@ def metrics(gpu: Gpu, at: float) -> bytes:
 class Tree:
     """The files of a node below ``root``. ``writes``: how often they were made true."""
 
-    def __init__(self, root: Path, node: Node, at: float = 0.0) -> None:
+    def __init__(self, root: Path, node: Node) -> None:
         self.root, self.node, self.writes = root, node, 0
         self._open: dict[Path, int] = {}
         self._held: dict[Path, bytes] = {}
@@ -94,7 +94,7 @@ class Tree:
         if node.driver is not None and node.gpus:
             self._text("sys/module/amdgpu/version", node.driver)
         self._kfd()
-        self.write(at)
+        self.write(0.0)
 
     def device(self, place: int) -> Path:
         """The folder of a GPU's files."""

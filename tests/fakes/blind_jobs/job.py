@@ -134,11 +134,9 @@ def comparable(shares: Mapping[str, float], view: str) -> dict[str, float]:
     return found
 
 
-def blind_job(seed: int, healthy: bool | None = None) -> BlindJob:
-    """Draw a job: a healthy one, one with a planted cause, or (None) one of both."""
+def blind_job(seed: int, healthy: bool) -> BlindJob:
+    """Draw a job: a healthy one, or one with a planted cause."""
     rng = np.random.default_rng([seed, 101])
-    if healthy is None:
-        healthy = bool(rng.random() < 0.3)
     name = str(rng.choice(sorted(HEALTHY if healthy else SICK)))
     return job_of_kind(name, seed)
 
@@ -151,13 +149,13 @@ def kind_named(name: str) -> Kind:
     return Kind(make, views, gpus)
 
 
-def job_of_kind(name: str, seed: int, view: str | None = None) -> BlindJob:
-    """Draw a job of a kind, in a view or in any that the kind claims. Raises RuntimeError if its cause never costs
+def job_of_kind(name: str, seed: int) -> BlindJob:
+    """Draw a job of a kind, in one of the views that the kind claims. Raises RuntimeError if its cause never costs
     enough."""
     kind = kind_named(name)
     for attempt in range(MOST_DRAWS):
         rng = np.random.default_rng([seed, attempt, 103])
-        chosen = view or str(rng.choice([each for each in VIEWS if each in kind.views]))
+        chosen = str(rng.choice([each for each in VIEWS if each in kind.views]))
         job = draw_machine(rng, chosen, kind.gpus, kind.nodes, kind.model)
         try:
             kind.make(job)

@@ -110,7 +110,7 @@ def reading(source: str, rate: float, cores: float = 0.5) -> Phase:
     return Phase("idle.input_output", cores=cores)._replace(**column)
 
 
-def writing(target: str, rate: float, cores: float = 0.8) -> Phase:
+def writing(target: str, rate: float) -> Phase:
     """Return a wait for output, such as a checkpoint; the state is copied from the device meanwhile."""
     column: dict[str, Any] = {{"disk": "write", "network": "net_tx", "fabric": "fabric_tx"}[target]: rate}
-    return Phase("idle.input_output", cores=cores, pcie_tx=0.2 * rate)._replace(**column)
+    return Phase("idle.input_output", cores=0.8, pcie_tx=0.2 * rate)._replace(**column)

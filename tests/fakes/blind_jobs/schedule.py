@@ -22,10 +22,10 @@ class Block:
         costs this time."""
         self.rows.append((phase, np.broadcast_to(np.maximum(seconds, 0.0), self.shape), lost))
 
-    def meet(self, phase: Phase, since: int = 0, groups: Ints | None = None, lost: bool = False) -> None:
+    def meet(self, phase: Phase, groups: Ints | None = None, lost: bool = False) -> None:
         """Let the GPUs of each group (all: one group) wait in ``phase`` until the last has done what was added since row
         number ``since``."""
-        spent = np.add.reduce([seconds for _, seconds, _ in self.rows[since:]])
+        spent = np.add.reduce([seconds for _, seconds, _ in self.rows])
         group = np.zeros(self.shape[0], np.int64) if groups is None else groups
         latest = np.zeros((int(group.max()) + 1, self.shape[1]))
         np.maximum.at(latest, group, spent)

@@ -255,11 +255,11 @@ def write(path: Path, processes: Sequence[Process], style: Style | None = None, 
     return Written(path, events, boot_ns, tuple(suffixes))
 
 
-def trained(rank: int = 0, device: int | None = None, steps: int = 3, every: int = 40_000_000) -> Content:
-    """A loop whose sums can be told in one's head: each step of ``every`` ns copies 1 MiB to the GPU in 2 ms, computes for
+def trained(rank: int = 0, device: int | None = None, steps: int = 3) -> Content:
+    """A loop whose sums can be told in one's head: each step of 40 ms copies 1 MiB to the GPU in 2 ms, computes for
     16 ms in 8 kernels, sends for 6 ms, of which 2 ms lie under the last kernel, and copies 4 KiB back in 1 ms."""
     device = rank if device is None else device
-    ms, pid, events, link = 1_000_000, 5000 + rank, [], 0
+    ms, step_ns, pid, events, link = 1_000_000, 40_000_000, 5000 + rank, [], 0
 
     def gpu(kind: Kind, name: str, start: int, length: int, stream: int, category: Category, **more: Any) -> None:
         nonlocal link
@@ -271,8 +271,8 @@ def trained(rank: int = 0, device: int | None = None, steps: int = 3, every: int
         events.append(Event(kind, name, start, length, pid, stream, device, stream, link, category=category, **more))
 
     for step in range(steps):
-        at = step * every + ms
-        events.append(Event(Kind.RANGE, f"step {step}", at - ms, every - ms, pid, pid, category=Category.RANGE))
+        at = step * step_ns + ms
+        events.append(Event(Kind.RANGE, f"step {step}", at - ms, step_ns - ms, pid, pid, category=Category.RANGE))
         gpu(Kind.MEMCPY, "", at, 2 * ms, 3, Category.COPY, size=1 << 20, operation="HtoD")
         for layer in range(8):
             name = "Cijk_Ailk_Bljk_SB_MT128x128x16" if layer % 2 else "void at::native::elementwise_kernel<512, 1>"

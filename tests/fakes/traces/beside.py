@@ -138,9 +138,9 @@ class Truth:
             content = content._replace(events=tuple(mine))
         return kineto.write(path, content, kineto.Style(clock=clock, with_rank=with_rank))
 
-    def report(self, path: Path | str, rank: int = 0, begin: float = 20.0, end: float = 40.0, off: float = 0.0) -> Path:
+    def report(self, path: Path | str, rank: int = 0, begin: float = 20.0, end: float = 40.0) -> Path:
         """Write a report of Nsight Systems, whose GPU has the UUID of a run with seed 0."""
-        return self.reports(path, [rank], begin, end, off)
+        return self.reports(path, [rank], begin, end, 0.0)
 
     def reports(
         self, path: Path | str, ranks: Iterable[int], begin: float = 20.0, end: float = 40.0, off: float = 0.0

@@ -85,11 +85,9 @@ TWO_GROUPS = {
 }  # fmt: skip
 
 
-def stepped(
-    rank: int, steps: int, groups: Mapping[str, tuple[str, Sequence[int]]] = WORLD, most: int = 2000
-) -> Recorder:
+def stepped(rank: int, steps: int, groups: Mapping[str, tuple[str, Sequence[int]]] = WORLD) -> Recorder:
     """A rank after so many steps, each an all-gather and an all-reduce of all ranks."""
-    own = Recorder(rank, groups, most)
+    own = Recorder(rank, groups, 2000)
     for _ in range(steps):
         own.gives("0", "_all_gather_base", elements=(256, 4))
         own.gives("0", "all_reduce")

@@ -16,9 +16,6 @@ from .content import COPY_NAMES, MEMSET_NAME, PAGEABLE_NAMES, Content, Event, Sa
 Label = Literal[
     "healthy", "launch", "pageable", "sync", "communication", "loader", "straggler", "checkpoint", "gap", "sync copy"
 ]
-LABELS: tuple[Label, ...] = (
-    "healthy", "launch", "pageable", "sync", "communication", "loader", "straggler", "checkpoint", "gap", "sync copy",
-)  # fmt: skip
 US, MS = 1_000, 1_000_000
 LAUNCH, LATENCY, CALL = 5 * US, 4 * US, 2 * US
 COMPUTE, COMMUNICATION, COPY = 7, 20, 13  # streams

@@ -149,14 +149,14 @@ def listed(launches: Sequence[Launch] = LAUNCHES) -> str:
     return "\n".join([*BANNER, *_csv(rows), ""])
 
 
-def summary(launches: Sequence[Launch] = LAUNCHES) -> str:
+def summary() -> str:
     """``ncu --csv --print-summary per-kernel`` of these launches, those of one name and shape in the mean."""
     rows: list[Sequence[object]] = [
         ("Process ID", "Process Name", "Host Name", "Kernel Name", "Block Size", "Grid Size", "Device", "CC", "Invocations",
          "Section Name", "Metric Name", "Metric Unit", "Minimum", "Maximum", "Average")
     ]  # fmt: skip
-    for name, grid in dict.fromkeys((launch.name, launch.grid) for launch in launches):
-        same = [metrics(launch) for launch in launches if (launch.name, launch.grid) == (name, grid)]
+    for name, grid in dict.fromkeys((launch.name, launch.grid) for launch in LAUNCHES):
+        same = [metrics(launch) for launch in LAUNCHES if (launch.name, launch.grid) == (name, grid)]
         for metric, (unit, _) in same[0].items():
             values = [own[metric][1] for own in same]
             before = (4711, "python3.11", "127.0.0.1", name, "(256, 1, 1)", _sides(grid), 0, "9.0", len(same))

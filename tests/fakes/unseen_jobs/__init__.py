@@ -8,6 +8,6 @@ planted causes in ``causes_single`` and ``causes_parallel``. Its author has seen
 verdicts, nor their thresholds, nor the jobs that they were developed on: only the tree of categories and the codes.
 """
 
-from tests.fakes.unseen_jobs.job import UnseenJob, comparable, job_of_kind, unseen_job
+from tests.fakes.unseen_jobs.job import UnseenJob, comparable, unseen_job
 
-__all__ = ["UnseenJob", "comparable", "job_of_kind", "unseen_job"]
+__all__ = ["UnseenJob", "comparable", "unseen_job"]

@@ -32,8 +32,8 @@ LATE = ("straggler", "imbalance")
 SPREAD = ("rotating_stragglers", "imbalance", "taking_turns", "communication_bound")
 
 
-def _one_rank(job: Draft, value: float, others: float = 1.0) -> Floats:
-    found = np.full(job.n, others)
+def _one_rank(job: Draft, value: float) -> Floats:
+    found = np.ones(job.n)
     found[int(job.rng.integers(job.n))] = value
     return found
 
@@ -249,8 +249,8 @@ def naive_pipeline(job: Draft) -> None:
     job.allowed |= {"rotating_stragglers", "recurring_dips"}
 
 
-def _bound_by(job: Draft, collective: Work, exposed: tuple[float, float], kernels: Work | None = None) -> None:
-    train(job, Training(kernels or job.catalogue.transformer(), job.log_uniform(0.5, 8), exposed=job.uniform(*exposed),
+def _bound_by(job: Draft, collective: Work, exposed: tuple[float, float]) -> None:
+    train(job, Training(job.catalogue.transformer(), job.log_uniform(0.5, 8), exposed=job.uniform(*exposed),
                         collective=collective, hidden=0.1))  # fmt: skip
     job.cost_leaves = ("communication.transferring",)
     job.plant("communication_bound")

@@ -159,20 +159,18 @@ def comparable(shares: Mapping[str, float], view: str) -> dict[str, float]:
     return found
 
 
-def unseen_job(seed: int, healthy: bool | None = None) -> UnseenJob:
-    """Draw a job: a healthy one, one with a planted cause, or (None) one of both."""
+def unseen_job(seed: int, healthy: bool) -> UnseenJob:
+    """Draw a job: a healthy one, or one with a planted cause."""
     rng = np.random.default_rng([seed, 71])
-    if healthy is None:
-        healthy = bool(rng.random() < 0.5)
     return job_of_kind(str(rng.choice(sorted(WELL if healthy else SICK))), seed)
 
 
-def job_of_kind(name: str, seed: int, view: str | None = None) -> UnseenJob:
-    """Draw a job of a kind, in a view or in any that the kind claims. Raises RuntimeError if none is suitable."""
+def job_of_kind(name: str, seed: int) -> UnseenJob:
+    """Draw a job of a kind, in one of the views that the kind claims. Raises RuntimeError if none is suitable."""
     kind = (WELL | SICK)[name]
     for attempt in range(MOST_DRAWS):
         rng = np.random.default_rng([seed, attempt, 73])
-        chosen = view or str(rng.choice(kind.views))
+        chosen = str(rng.choice(kind.views))
         try:
             machine = draw_machine(rng, chosen, *kind.gpus, kind.nodes)
             job = Draft(rng, chosen, machine)

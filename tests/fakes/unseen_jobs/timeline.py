@@ -85,15 +85,13 @@ class Timeline:
         seconds: Floats,
         length: float,
         rest: Work,
-        clock: Floats | float = 1.0,
-        reason: int = 0,
     ) -> None:
         """Add ``length`` s in which no rank waits for another: pieces of ``seconds`` [steps, works, ranks], cut off there;
         who has fewer does ``rest`` to the end."""
         n_steps, n_works, n_ranks = seconds.shape
         ends = np.minimum(np.cumsum(seconds.reshape(-1, n_ranks), axis=0), length)
         cut = np.diff(ends, axis=0, prepend=0.0).reshape(n_steps, n_works, n_ranks)
-        self.add(works, cut, clock, reason)
+        self.add(works, cut, 1.0, 0)
         self.add([rest], (length - ends[-1])[None, None, :])
 
     def add(self, works: Sequence[Work], seconds: Floats, clock: Floats | float = 1.0, reason: int = 0) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from benchmarks.processes import ENVIRONMENT, ROOT, resident_bytes
 from tests.faults.tried import Fault, NotHereError, Seen
-from tests.faults.tried.job import MOST_LOST, Job, Recorded, Steps, passed_on, seen, until, workshop
+from tests.faults.tried.job import MOST_LOST, Job, Recorded, Steps, passed_on, seen, workshop
+from tests.waiting import until
 
 HOUR = 3600.0
 WEEK = 168 * HOUR

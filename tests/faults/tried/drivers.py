@@ -12,7 +12,8 @@ from pathlib import Path
 from benchmarks.driver import build
 from benchmarks.processes import ENVIRONMENT, PYTHON, ROOT
 from tests.faults.tried import Fault, NotHereError, Seen
-from tests.faults.tried.job import MOST_LOST, Job, Steps, passed_on, seen, until, workshop
+from tests.faults.tried.job import MOST_LOST, Job, Steps, passed_on, seen, workshop
+from tests.waiting import until
 
 DCGM = ROOT / "tests" / "fakes" / "dcgm"
 UUIDS = ["GPU-a", "GPU-b"]

@@ -18,7 +18,8 @@ from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.read.open import RecordingError
 from tests.faults.tried import Fault, Seen
-from tests.faults.tried.job import Job, Steps, first_wrong, in_words, passed_on, recorded, seen, until, workshop
+from tests.faults.tried.job import Job, Steps, first_wrong, in_words, passed_on, recorded, seen, workshop
+from tests.waiting import until
 
 RANKS = {"PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2", "HYDI_CONTROL_FD": "9"}
 

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, child_called
 from tests.faults.tried import Seen
+from tests.waiting import until
 
 PATIENCE = 90.0
 """Seconds for what must come; machines may be busy."""
@@ -43,15 +44,6 @@ def heed_signals() -> None:
     for sig in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(sig) == signal.SIG_IGN:
             signal.signal(sig, lambda *_: None)  # unlike one that is ignored it is not inherited
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for a condition. Raises RuntimeError when it never holds."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"waited in vain for {what}")
-        time.sleep(_PAUSE)
 
 
 class Steps(NamedTuple):

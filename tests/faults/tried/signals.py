@@ -10,7 +10,8 @@ from pathlib import Path
 from gssr.store.liveness import process_start
 from gssr.store.read.open import RecordingError
 from tests.faults.tried import Fault, Seen
-from tests.faults.tried.job import MOST_LOST, Job, Steps, first_wrong, in_words, passed_on, seen, until
+from tests.faults.tried.job import MOST_LOST, Job, Steps, first_wrong, in_words, passed_on, seen
+from tests.waiting import until
 
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGALRM)
 """By a sampler: what ends a job is no end for its recording."""

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
-from zlib import crc32
 
 
 class Reader(NamedTuple):
@@ -15,14 +14,6 @@ class Reader(NamedTuple):
 
     name: str
     attempt: Callable[[Path, random.Random], None]
-
-    def given(self, folder: Path, data: bytes) -> None:
-        """The input that these bytes choose."""
-        self.attempt(folder, Drawn(data))
-
-    def drawn(self, rng: random.Random) -> bytes:
-        """Bytes to begin with."""
-        return rng.randbytes(64)
 
 
 class Parser(NamedTuple):
@@ -35,35 +26,11 @@ class Parser(NamedTuple):
 
     def attempt(self, folder: Path, rng: random.Random) -> None:
         """As a Reader's."""
-        self.given(folder, self.drawn(rng))
-
-    def given(self, folder: Path, data: bytes) -> None:
-        """Read these bytes."""
         try:
-            self.parse(folder, data)
+            self.parse(folder, self.drawn(rng))
         finally:
             for path in folder.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-class Drawn(random.Random):
-    """Draws its numbers from bytes, and goes on by itself when they are used up: the same bytes, the same numbers."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(crc32(data))
-        self._data, self._at = data, 0
-
-    def getrandbits(self, k: int) -> int:
-        """An integer of ``k`` bits."""
-        n = -(-k // 8)
-        if self._at + n > len(self._data):
-            return super().getrandbits(k)
-        self._at += n
-        return int.from_bytes(self._data[self._at - n : self._at], "little") & ((1 << k) - 1)
-
-    def random(self) -> float:
-        """A number from 0 to 1, 1 excluded."""
-        return self.getrandbits(53) / (1 << 53)
 
 
 SMALL = (0, 1, -1, 2, 7, 255, 256, 65535, 1 << 31, (1 << 31) - 1, 1 << 53, (1 << 63) - 1, -(1 << 63))

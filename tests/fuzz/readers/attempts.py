@@ -28,18 +28,12 @@ from tests.fuzz.readers import (
     traces,
 )
 
-READERS: tuple[Reader | Parser, ...] = (
-    *recordings.READERS,
-    *reports.READERS,
-    *blobs.READERS,
-    *texts.READERS,
-    *traces.READERS,
-    *tool_traces.READERS,
-    *metric_files.READERS,
-    *metric_texts.READERS,
-    *dumps.READERS,
-    *kernel_reports.READERS,
-)
+INPUTS = {
+    recordings: 4, reports: 30, blobs: 6, texts: 100, traces: 500, tool_traces: 5, metric_texts: 175, metric_files: 60,
+    dumps: 75, kernel_reports: 12,
+}  # fmt: skip
+"""The modules with readers, and how many inputs each of their readers is given in every run of the tests."""
+READERS: tuple[Reader | Parser, ...] = tuple(reader for module in INPUTS for reader in module.READERS)
 PATIENCE = 60
 """An input that takes longer, s, is one that never ends."""
 MEMORY = 2 << 30

@@ -131,6 +131,7 @@ def _blobs(connection: sqlite3.Connection, rng: random.Random) -> None:
 
 def _schema(connection: sqlite3.Connection, rng: random.Random) -> None:
     table, names = _table(connection, rng)
+    wide = ", ".join(f"0 AS c{number}" for number in range(1900))
     never = ", ".join(f"x AS {name}" for name in names)
     statements = {
         0: [f"DROP TABLE {table}"],
@@ -146,7 +147,8 @@ def _schema(connection: sqlite3.Connection, rng: random.Random) -> None:
         10: [f"ALTER TABLE {table} RENAME TO old", f"CREATE TABLE {table} ({', '.join(reversed(names))})",
              f"INSERT INTO {table} SELECT * FROM old"],
         11: [f"PRAGMA user_version = {rng.choice(SMALL[:8])}"],
-        12: [f"CREATE TABLE many ({', '.join(f'c{number}' for number in range(1500))})"],
+        12: ["DROP VIEW gpu_samples", f"CREATE TABLE wide AS SELECT *, {wide} FROM samples",
+             "DROP TABLE samples", "ALTER TABLE wide RENAME TO samples"],
     }  # fmt: skip
     for statement in statements[rng.randrange(len(statements))]:
         connection.execute(statement)

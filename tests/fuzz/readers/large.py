@@ -64,16 +64,16 @@ def listed(path: Path, n: int = 131_000) -> None:
         _insert(connection, [], _gpus("r", 1000, n), [])
 
 
-def nodes(path: Path, n: int = 131_000) -> None:
+def nodes(path: Path) -> None:
     """The same, each in a node of its own."""
     record(path, "r", n_ticks=1800)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        _insert(connection, [], _gpus("r", 1000, n, each=1), [])
+        _insert(connection, [], _gpus("r", 1000, 131_000, each=1), [])
 
 
-def once(path: Path, n: int = 100_000, each: int = 1) -> None:
-    """So many GPUs with one sample each, or ``each``, all over an hour."""
-    rows = ((gpu, START + (tick + gpu / n) * HOUR / each, 0.5, 0.25, 300.0) for tick in range(each) for gpu in range(n))
+def once(path: Path, n: int = 100_000) -> None:
+    """So many GPUs with one sample each, all over an hour."""
+    rows = ((gpu, START + gpu / n * HOUR, 0.5, 0.25, 300.0) for gpu in range(n))
     _ended(path, ["r"], _gpus("r", 0, n), rows)
 
 

@@ -86,6 +86,7 @@ def _no_number(word: str) -> None:
 
 def _analyze(path: Path, rng: random.Random) -> None:
     command(["analyze", str(path), *rng.choice(_PAGES)])
+    analyzed(path)
 
 
 def _compare(path: Path, rng: random.Random) -> None:

@@ -96,9 +96,9 @@ def nsys_differences(found: Found, figures: dict[str, Any]) -> list[str]:
     return said
 
 
-def hta_differences(found: Found, golden: dict[str, Any], part: str = "without_last_step") -> list[str]:
+def hta_differences(found: Found, golden: dict[str, Any]) -> list[str]:
     """What differs between an analysis with --like-hta and make_hta's figures, to the digit that HTA prints."""
-    figures = golden[part] if golden[part] != "the same" else golden["without_last_step"]
+    figures = golden["without_last_step"]
     said = []
     ours = sorted(found["ranks"], key=lambda row: row["rank"] if row["rank"] is not None else -1)
     columns = {"idle_time(us)": "idle_ns", "compute_time(us)": "compute_ns", "kernel_time(us)": "span_ns"}

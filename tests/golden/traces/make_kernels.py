@@ -30,7 +30,6 @@ FILES = {
         for rank in range(2)
     ),
 }
-SORTS = ("work", "communication", "copy", "copy between GPUs")
 
 
 def main() -> None:

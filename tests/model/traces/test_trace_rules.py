@@ -16,8 +16,9 @@ from gssr.traces.timeline import Clock, Kind, Measured, Profile, Timeline
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 
 
-def busy(events: Events, n: int = 60, took: int = 10 * MS, gap: int = 20 * US, ahead: int = 2 * MS) -> Events:
+def busy(events: Events, n: int = 60) -> Events:
     """Kernels one after another, launched in time."""
+    took, gap, ahead = 10 * MS, 20 * US, 2 * MS
     for at in range(n):
         start = ahead + at * (took + gap)
         events.launched("gemm", max(start - ahead, at), start, took)
