@@ -19,7 +19,7 @@ from gssr.store.format.schema import SKETCH_SECONDS
 from gssr.store.merge import merge
 from gssr.store.read import window_edges
 from gssr.store.read.recording import open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 TEMPERATURE = 2 + NAMES.index("temperature")
 CUT = WINDOWS[1:7]

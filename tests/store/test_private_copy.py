@@ -17,7 +17,8 @@ from sample_rows import write
 
 from gssr.store.merge import merge
 from gssr.store.read import open as opening
-from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, private_folder
+from gssr.store.read.open import RecordingError, connect
+from gssr.store.read.private_copy import copy_whole, is_left, private_folder
 
 N = 1000
 
