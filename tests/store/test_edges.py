@@ -147,7 +147,7 @@ def test_ends_that_were_read_are_not_read_again(path, monkeypatch):
     reader = open_recording(path).runs[0]
     window = Window(START + 33.3, START + 801.7)
     reader.hold_ends(window)
-    monkeypatch.setattr("gssr.store.read.window.uncounted", None)
+    monkeypatch.setattr("gssr.store.read.window.read_uncounted", None)
     reader.buckets(window)
     reader.buckets(window, level=10, gpus=np.array([1]), names=["sm_active"])
     reader.buckets(Window(START + 33.3, START + 597), names=["power_usage"])
