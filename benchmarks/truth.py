@@ -27,7 +27,7 @@ from gssr.model.verdicts import judge_window
 from gssr.model.window import extent
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 
 JOBS_VARIABLE, JOBS, HEALTHY_JOBS = "GSSR_EXAM_JOBS", 300, 300
 SEED_VARIABLE = "GSSR_EXAM_SEED"

@@ -28,7 +28,7 @@ from gssr.model.verdicts.rules import from_environment
 from gssr.model.window import cut, extent
 from gssr.store.read import recording as store
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from gssr.store.format.layout import layout_of
 from gssr.store.format.limits import GREATEST, LATEST, number_within
 from gssr.store.format.rollup import unpack_vector
 from gssr.store.format.rows import Gpu, RunRow, gpu_order
-from gssr.store.read.gpu_spans import apart, spans_of
+from gssr.store.read.gpu_spans import choose_disjoint, read_spans
 from gssr.store.read.open import RecordingError, connect, files_of
 from gssr.store.read.small_tables import read_gpus, read_runs, read_thinned
 
@@ -216,10 +216,10 @@ def _pick_counting_files(found: Sequence[tuple[sqlite3.Connection, Gpu]], sampli
         def query(statement: str, values: Sequence[object], of: sqlite3.Connection = connection) -> list[Any]:
             return of.execute(statement, tuple(values)).fetchall()
 
-        span = spans_of(query, [gpu.gpu], last or 0, counted=False).get(gpu.gpu)
+        span = read_spans(query, [gpu.gpu], last or 0, counted=False).get(gpu.gpu)
         if span is not None:
             sampled.append((span, (connection, gpu)))
-    return [sampled[index][1] for index in apart([span for span, _ in sampled], sampling_seconds)]
+    return [sampled[index][1] for index in choose_disjoint([span for span, _ in sampled], sampling_seconds)]
 
 
 def _has_time(row: tuple[Any, ...]) -> bool:

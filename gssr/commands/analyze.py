@@ -449,7 +449,7 @@ def _with_traces(
     from gssr.model.joined.estimates import with_estimates
     from gssr.model.joined.explain import Scores, looked_at, traced, with_traces
     from gssr.store.disk import traces_beside
-    from gssr.store.read.window_edges import Window
+    from gssr.store.read.time_window import Window
     from gssr.traces.attached import to_open
 
     place = looked_at(analysis, reader)

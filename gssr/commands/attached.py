@@ -118,7 +118,7 @@ def _digest_each(wanted: Sequence[tuple[int, AttachedTrace]], recording: str) ->
     from gssr.model.joined.digest import digest_of
     from gssr.model.joined.explain import explain_window
     from gssr.store.read.recording import open_recording
-    from gssr.store.read.window_edges import Window
+    from gssr.store.read.time_window import Window
 
     with closing(open_recording(recording)) as opened:
         for number, row in wanted:

@@ -140,7 +140,7 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str], workers: "Wo
     from gssr.convert.tables import EXPORTED, ExportError
     from gssr.convert.traces import TRACE_TABLES, export_traces
     from gssr.model.verdicts.rules import from_environment
-    from gssr.store.read.open import recordings_in
+    from gssr.store.read.find_recordings import recordings_in
     from gssr.traces.open import TraceError
 
     every = (*EXPORTED, *TRACE_TABLES)
@@ -200,7 +200,7 @@ def _print_exported(output: str, n_runs: int, n_there: int = 0) -> int:
 
 def _traces(places: "Sequence[str]") -> list[str]:
     """Return those places that are traces, or folders of nothing else."""
-    from gssr.store.read.open import recordings_in
+    from gssr.store.read.find_recordings import recordings_in
 
     return [place for place in traces_among(places) if os.path.isfile(place) or not recordings_in([place])[0]]
 
@@ -210,7 +210,8 @@ def _one_file(options: argparse.Namespace) -> int:
     from gssr.commands.progress_bar import ProgressBar
     from gssr.convert.tables import ExportError
     from gssr.store.output_file import access_of
-    from gssr.store.read.open import RecordingError, recordings_in
+    from gssr.store.read.find_recordings import recordings_in
+    from gssr.store.read.open import RecordingError
     from gssr.store.read.recording import open_recording
 
     output, bar, code = options.output, ProgressBar("exporting"), OK

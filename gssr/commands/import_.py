@@ -219,7 +219,8 @@ def _written(
     from gssr.commands.nsys_export import ended_like_interrupted
     from gssr.foreign.write import write
     from gssr.render.cells import clean
-    from gssr.store.read.open import PRIVATE, RecordingError, private_folder
+    from gssr.store.read.open import RecordingError
+    from gssr.store.read.private_copy import PRIVATE, private_folder
     from gssr.store.write.create import put_in_place
 
     if os.path.isdir(output):

@@ -182,7 +182,7 @@ def with_foreign(places: Sequence[str]) -> Iterator[list[str]]:
 
 def _holds_recordings(name: str) -> bool:
     """Tell whether a path is a folder that holds recordings: then these are what is meant."""
-    from gssr.store.read.open import recordings_in
+    from gssr.store.read.find_recordings import recordings_in
 
     return os.path.isdir(name) and bool(recordings_in([name])[0])
 
@@ -235,7 +235,7 @@ def fleet_at(
         workers: who reads them.
     """
     from gssr.model.fleet.fleet import read_fleet
-    from gssr.store.read.open import recordings_in
+    from gssr.store.read.find_recordings import recordings_in
 
     if index is not None:
         index.load(places)
@@ -250,7 +250,7 @@ def growing_at(places: Sequence[str], index: Index | None, progress: Callable[[f
     """Find the runs that go on in these folders and files, and what they hold idle. What the ``index`` knows has ended,
     and is not opened. ``progress`` gets the share done, 0-1."""
     from gssr.model.fleet.held_idle import read_growing
-    from gssr.store.read.open import recordings_in
+    from gssr.store.read.find_recordings import recordings_in
 
     if index is not None:
         index.load(places)

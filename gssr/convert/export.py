@@ -12,8 +12,8 @@ from gssr.metrics import BY_NAME
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable as Rules
 from gssr.store.format.sample_arrays import Samples
-from gssr.store.read.everything import in_pieces
 from gssr.store.read.recording import RunReader
+from gssr.store.read.whole_run import read_rows_in_pieces
 
 ROWS = 1 << 16
 """Raw samples read at a time: 30 MB, and as much again while they are written."""
@@ -93,7 +93,7 @@ def _samples(
     total, done = max(reader.n_rows, 1) * len(passes), 0
     for lowest in passes:
         held = _HeldRows(sink.rows_together)
-        for piece in in_pieces(reader, metrics, ROWS):
+        for piece in read_rows_in_pieces(reader, metrics, ROWS):
             own = number[piece.gpu]
             rows = np.flatnonzero((own >= lowest) & (own - lowest < sink.most_nodes))
             rows = rows[np.lexsort((piece.time[rows], piece.gpu[rows], own[rows]))]

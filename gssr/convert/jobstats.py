@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 
 from gssr.convert.tables import ExportError
 from gssr.store.format.layout import FIELDS
-from gssr.store.read.everything import totals, use_rows
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import ALL_TIME
+from gssr.store.read.time_window import ALL_TIME
+from gssr.store.read.whole_run import merge_window_by_gpu, read_use_rows
 
 PREFIX = "JS1:"
 _BUSY = ("gpu_utilization", "gr_engine_active")
@@ -99,7 +99,7 @@ def _sums_by_gpu(runs: Sequence[RunReader]) -> dict[tuple[str, int], "_GpuSums"]
     found: dict[tuple[str, int], _GpuSums] = {}
     for reader in runs:
         names = [name for name in (*_BUSY, "memory_used") if name in reader.metrics]
-        for buckets in totals(reader, names, None, ALL_TIME, math.inf):
+        for buckets in merge_window_by_gpu(reader, names, None, ALL_TIME, math.inf):
             for position, vector in zip(buckets.gpu.tolist(), buckets.vectors, strict=True):
                 gpu = reader.gpus[position]
                 if gpu.node is None or gpu.device_index is None or gpu.mig:
@@ -145,7 +145,7 @@ def _workload_by_node(runs: Sequence[RunReader]) -> dict[str, tuple[float | None
     for number, reader in enumerate(runs):
         processes = {process.rank: process for process in reader.processes}
         rows: dict[int, list[tuple[float, float | None, int | None]]] = {}
-        for batch in use_rows(reader, "workload_samples"):
+        for batch in read_use_rows(reader, "workload_samples"):
             for _, rank, time, cores, memory, _ in batch:
                 if rank in processes:
                     rows.setdefault(rank, []).append((time, cores, memory))
@@ -181,7 +181,7 @@ def _node_memory(runs: Sequence[RunReader]) -> dict[str, int]:
     """Return the memory of each node, bytes, where it was recorded."""
     found: dict[str, int] = {}
     for reader in runs:
-        for batch in use_rows(reader, "host_samples"):
+        for batch in read_use_rows(reader, "host_samples"):
             for row in batch:
                 if isinstance(row[1], str) and isinstance(row[6], int):
                     found.setdefault(row[1], row[6])

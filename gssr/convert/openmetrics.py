@@ -16,7 +16,7 @@ from gssr.metrics import METRICS
 from gssr.prometheus import FAMILIES, GPU_LABELS, RUN_INFO, Family, labels
 from gssr.store.disk import sizes
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 
 ROWS = 1_000_000
 """Of one metric about so many are read at a time: 100 MB."""

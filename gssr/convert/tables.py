@@ -23,8 +23,8 @@ from gssr.model.verdicts.table import RuleTable as Rules
 from gssr.render.scale import metric_of
 from gssr.store.format.limits import sound_rows
 from gssr.store.format.schema import TABLES, Column
-from gssr.store.read.everything import use_rows
 from gssr.store.read.recording import RunReader
+from gssr.store.read.whole_run import read_use_rows
 
 Columns = Mapping[str, NDArray[Any] | Sequence[Any]]
 """Values by the names of a table's columns, all of one length; None, and NaN in arrays of floats, are NULL."""
@@ -298,7 +298,7 @@ def _make_use_reader(name: str) -> Callable[[Exported], Rows]:
     """Make a function that yields the rows of ``host_samples`` or ``workload_samples`` (``name``) of an exported run in
     batches, without values that their columns can't hold."""
     names = [column.name for column in TABLES[name]]
-    return lambda own: (sound_rows(name, names, batch) for batch in use_rows(own.reader, name))
+    return lambda own: (sound_rows(name, names, batch) for batch in read_use_rows(own.reader, name))
 
 
 EXPORTED: dict[str, ExportTable] = {

@@ -11,7 +11,8 @@ from gssr.foreign.open import NOTHING, STREAMED, Bytes, is_export_of_runs, strea
 from gssr.foreign.series import ForeignError, ImportHints
 from gssr.foreign.write import Cursor, RunFrom
 from gssr.recognise import recognise
-from gssr.store.read.open import PRIVATE, RecordingError, private_folder
+from gssr.store.read.open import RecordingError
+from gssr.store.read.private_copy import PRIVATE, private_folder
 from gssr.store.write.writer import COMMIT_SECONDS, Writer
 
 GROWING_SECONDS = 30.0

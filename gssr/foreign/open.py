@@ -16,7 +16,7 @@ from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportH
 from gssr.foreign.write import write
 from gssr.recognise import FOREIGN, recognise
 from gssr.store.format.sample_arrays import Samples
-from gssr.store.read.open import PRIVATE, private_folder
+from gssr.store.read.private_copy import PRIVATE, private_folder
 
 NOTHING = ImportHints()
 STREAMED = {

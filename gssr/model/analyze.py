@@ -25,7 +25,7 @@ from gssr.model.window import cut, extent, looked_at, warm_up_and_tear_down
 from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 
 EXACT_ROWS = 200_000
 """A run of up to this many rows is analysed from them; a longer one from its rollups and sketches."""

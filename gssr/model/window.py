@@ -18,7 +18,7 @@ from gssr.arrays import Floats, Ints
 from gssr.model.results import Grid, Series, Verdict, over_space
 from gssr.model.statistics.grid import coarser
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"

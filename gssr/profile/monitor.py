@@ -22,7 +22,7 @@ from gssr.profile.request import ProfileRequest, UsageError
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.session import plan_of
 from gssr.store.format.rows import TOP_COMMAND
-from gssr.store.read.open import PRIVATE, private_folder
+from gssr.store.read.private_copy import PRIVATE, private_folder
 
 if TYPE_CHECKING:
     from gssr.profile.hosts.collector import CollectorProcess

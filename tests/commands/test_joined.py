@@ -23,7 +23,7 @@ from gssr.render.clock import exact
 from gssr.render.roles import text_of
 from gssr.score import score_of_means
 from gssr.store.read.recording import open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 from gssr.traces.kineto import read_kineto
 from gssr.traces.timeline import BUSY, Kind
 from gssr.tui.app import LiveScreen

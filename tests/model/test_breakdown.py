@@ -19,7 +19,7 @@ from gssr.model.evidence.gather import gather
 from gssr.model.verdicts import judge, judge_window
 from gssr.model.window import extent
 from gssr.store.read.recording import open_recording
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 from tests.fakes.jobs.draw import draw
 from tests.fakes.jobs.write import write
 

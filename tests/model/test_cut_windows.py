@@ -84,7 +84,7 @@ def test_a_long_steady_window_needs_none_of_the_samples_it_cuts(
     reader = record(gpu, time, values, sampling_ms=1000.0)
     window = {"start": T0 + 570.0, "end": T0 + 3050.0}
     raw = analyze.analyze(reader, Options(**window))  # type: ignore[arg-type]
-    monkeypatch.setattr("gssr.store.read.histograms.uncounted_pieces", lambda *_: iter(()))
+    monkeypatch.setattr("gssr.store.read.sketch_bins.uncounted_pieces", lambda *_: iter(()))
     rolled = analyze.analyze(reader, Options(**window, exact=False))  # type: ignore[arg-type]
     same_but_for_percentiles(raw, rolled)
     assert 0 < rolled.metrics["sm_active"].p_error <= 0.1  # type: ignore[operator]

@@ -19,7 +19,7 @@ from gssr.model.statistics.exact import Bracket, ExactSource, brackets_around
 from gssr.model.statistics.sources import RollupSource, RowSource
 from gssr.store.read import samples
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from gssr.model.fleet import fleet
 from gssr.model.fleet.fleet import ALL, Fleet, FleetRequest
 from gssr.model.fleet.index import TABLES, digest, rows_of, runs_in_index
 from gssr.store.index import Index, default_index, state
-from gssr.store.read.open import recordings_in
+from gssr.store.read.find_recordings import recordings_in
 
 JUDGED = FleetRequest(verdicts=True)
 

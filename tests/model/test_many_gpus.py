@@ -61,7 +61,7 @@ def test_a_tally_made_in_pieces_is_that_of_the_whole(record: Record, monkeypatch
     kept = (gpu != 2) | (np.abs(time - time[0] - 1200) > 30)  # a gap over the end of a stretch of ten minutes
     reader = record(gpu[kept], time[kept], random_values(kept.sum(), 1, 0.1), 9, sampling_ms=1000.0)
     whole = RunTotals(reader, False)
-    monkeypatch.setattr("gssr.store.read.everything.VECTORS_AT_ONCE", 2)
+    monkeypatch.setattr("gssr.store.read.whole_run.VECTORS_AT_ONCE", 2)
     monkeypatch.setattr(run_totals, "_MANY", 0)
     apart = RunTotals(reader, False)
     assert whole.n_gaps.tolist() == apart.n_gaps.tolist() == [0, 0, 1, 0, 0, 0, 0, 0, 0]

@@ -10,7 +10,7 @@ from gssr.model.analyze import Options, analyze
 from gssr.model.results import Grid, over_space
 from gssr.model.statistics.series import bins_of_buckets, slices_of_buckets, widths
 from gssr.store.read import check_rollups
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 
 
 def drawn(reader, bins: int = 72, exact: bool | None = None, **options):  # type: ignore[no-untyped-def]
@@ -127,7 +127,7 @@ def test_years_between_two_rows_are_not_looked_through(record: Record) -> None:
     bins = bins_of_buckets(Window(time[0], time[-1]), 1.0, 720)
     pieces = list(slices_of_buckets(reader, ["sm_active"], np.arange(4), bins, ALL_TIME))
     assert len(pieces) < 30 and sum(piece.vectors[:, 0].sum() for piece in pieces) == len(gpu)
-    assert len(list(check_rollups.slices(reader._parts[0], ALL_TIME, 600))) < 30
+    assert len(list(check_rollups.cut_into_slices(reader._parts[0], ALL_TIME, 600))) < 30
     assert analyze(reader, Options(exact=False)).metrics["sm_active"].n == len(gpu)
 
 

@@ -246,7 +246,7 @@ def test_merging_rollups_of_some_gpus_at_a_time_changes_nothing(
     gpu, time = ticks(5, 1900, 1.0)
     reader = record(gpu, time, random_values(len(gpu), 3, 0.1), sampling_ms=1000.0)
     wholes = [analyze(reader, options) for options in ROLLED_WINDOWS]
-    monkeypatch.setattr("gssr.store.read.everything.VECTORS_AT_ONCE", 40)  # no more than one GPU has
+    monkeypatch.setattr("gssr.store.read.whole_run.VECTORS_AT_ONCE", 40)  # no more than one GPU has
     for whole, options in zip(wholes, ROLLED_WINDOWS, strict=True):
         apart = analyze(reader, options)
         assert (whole.metrics, whole.gpus, whole.n_samples) == (apart.metrics, apart.gpus, apart.n_samples)
@@ -260,7 +260,7 @@ def test_merging_rollups_of_some_time_at_a_time_changes_no_more_than_the_last_di
     time = np.where(time < time.mean(), time, time + 4e6)  # a gap of weeks
     reader = record(gpu, time, random_values(len(gpu), 3, 0.1), sampling_ms=1000.0)
     wholes = [analyze(reader, options) for options in ROLLED_WINDOWS]
-    monkeypatch.setattr("gssr.store.read.everything.VECTORS_AT_ONCE", 1)
+    monkeypatch.setattr("gssr.store.read.whole_run.VECTORS_AT_ONCE", 1)
     for whole, options in zip(wholes, ROLLED_WINDOWS, strict=True):
         apart = analyze(reader, options)
         assert whole.n_gaps or options.end  # which leaves the gap out

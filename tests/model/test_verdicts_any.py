@@ -14,7 +14,7 @@ from gssr.model.evidence.gather import gather
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
 from gssr.report.json_document import to_json
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 
 def _checked(found) -> None:

@@ -12,7 +12,7 @@ from ticks import T0, Record, ticks
 from gssr.model.analyze import Options, analyze
 from gssr.model.results import AnalysisWindow
 from gssr.model.window import cut, parse_time
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 START, END = 1000.0, 5000.0
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 METRICS = ("sm_active", "flop_active", "pcie_tx_bytes", "temperature")
 _KEYS = np.arange(1 << 16)

@@ -15,12 +15,12 @@ from gssr.model.analyze import Options, analyze
 from gssr.store.format.limits import MOST_EVENTS, MOST_GPUS, MOST_RANKS, MOST_RUNS
 from gssr.store.pages.file import NotPlainError
 from gssr.store.read import guard
-from gssr.store.read.everything import in_pieces
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.recording import open_recording
 from gssr.store.read.recording_file import RecordingFile
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
+from gssr.store.read.whole_run import read_rows_in_pieces
 from gssr.store.write.writer import Writer
 
 ROWS = {
@@ -201,7 +201,7 @@ def test_samples_all_of_which_lie_far_apart_are_read_as_others_are(
         (run,) = open_recording(path).runs
         told = [np.nan_to_num(run.samples(names, None, window).values[name]).tolist() for name in names]
         buckets = run.buckets(window, level=60)
-        whole = sum(len(piece.time) for piece in in_pieces(run, names, 500))
+        whole = sum(len(piece.time) for piece in read_rows_in_pieces(run, names, 500))
         counts = run.histograms(["sm_active"], window).counts["sm_active"].tolist()
         return [told, buckets.vectors[:, :4].round(6).tolist(), counts, whole, analyze(run, Options()).n_samples]
 
@@ -239,5 +239,5 @@ def test_rows_whose_numbers_lie_far_apart_take_no_longer_than_others(
     monkeypatch.setattr(GuardedFile, "rows", lambda *arguments, **named: asked.append(1) or rows(*arguments, **named))
     (run,) = open_recording(path).runs
     analyze(run, Options())
-    assert sum(len(piece.time) for piece in in_pieces(run, ["sm_active"], 50)) >= 120
+    assert sum(len(piece.time) for piece in read_rows_in_pieces(run, ["sm_active"], 50)) >= 120
     assert len(asked) < 500

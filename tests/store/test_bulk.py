@@ -112,7 +112,9 @@ def test_gpus_and_metrics_that_come_later_are_counted_as_if_they_had_been_known(
 
 
 def test_what_is_written_in_bulk_can_be_read_meanwhile(tmp_path, monkeypatch):
-    monkeypatch.setattr("gssr.store.read.open.copy_whole", lambda *_: pytest.fail("the file was copied to be read"))
+    monkeypatch.setattr(
+        "gssr.store.read.private_copy.copy_whole", lambda *_: pytest.fail("the file was copied to be read")
+    )
     table = np.array(rows_of(2700, 3), dtype=float)
     path = tmp_path / "bulk.sql"
     bulk = BulkWriter(str(path))

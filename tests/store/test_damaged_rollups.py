@@ -23,7 +23,7 @@ from gssr.store.format.schema import SKETCHES as TABLES
 from gssr.store.merge.repair import repair
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 
 N_GPUS = 2
 METRICS = ("sm_active", "flop_active", "pcie_tx_bytes")

@@ -19,7 +19,7 @@ from gssr.store.format.schema import SKETCH_SECONDS
 from gssr.store.merge import merge
 from gssr.store.read import window_edges
 from gssr.store.read.recording import open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 TEMPERATURE = 2 + NAMES.index("temperature")
 CUT = WINDOWS[1:7]
@@ -147,7 +147,7 @@ def test_ends_that_were_read_are_not_read_again(path, monkeypatch):
     reader = open_recording(path).runs[0]
     window = Window(START + 33.3, START + 801.7)
     reader.hold_ends(window)
-    monkeypatch.setattr("gssr.store.read.window.uncounted", None)
+    monkeypatch.setattr("gssr.store.read.window.read_uncounted", None)
     reader.buckets(window)
     reader.buckets(window, level=10, gpus=np.array([1]), names=["sm_active"])
     reader.buckets(Window(START + 33.3, START + 597), names=["power_usage"])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from gssr.backends.synthetic.bulk import generate
-from gssr.store.read.everything import below, in_pieces
-from gssr.store.read.open import recordings_in
+from gssr.store.read.find_recordings import recordings_in
 from gssr.store.read.recording import open_recording
+from gssr.store.read.whole_run import count_below, read_rows_in_pieces
 
 IDLE = 0.02
 
@@ -23,7 +23,7 @@ def recorded(path: Path, scenario: str, gpus: int, hours: float, interval: float
 def test_samples_below_a_value_are_those_of_the_raw_rows_to_within_a_bin(tmp_path: Path, scenario: str) -> None:
     path = recorded(tmp_path / "a.sql", scenario, 3, 0.4, 1.0)
     (run,) = open_recording(path).runs
-    found, known = below(run, "sm_active", IDLE)
+    found, known = count_below(run, "sm_active", IDLE)
     rows = run.samples(["sm_active"])
     values = rows.values["sm_active"]
     measured = np.isfinite(values)
@@ -31,12 +31,12 @@ def test_samples_below_a_value_are_those_of_the_raw_rows_to_within_a_bin(tmp_pat
     for limit, compare in ((IDLE * (1 - 1 / 128), np.less_equal), (IDLE, np.greater_equal)):
         exact = np.bincount(rows.gpu[measured & (values < limit)], minlength=3)
         assert compare(exact, found).all()
-    assert below(run, "c2c_tx_bytes", 1.0)[1].tolist() == [0, 0, 0]
+    assert count_below(run, "c2c_tx_bytes", 1.0)[1].tolist() == [0, 0, 0]
 
 
 def test_a_run_in_pieces_is_the_run(tmp_path: Path) -> None:
     (run,) = open_recording(recorded(tmp_path / "a.sql", "gaps", 3, 0.02, 0.5)).runs
-    pieces = list(in_pieces(run, ["sm_active", "energy"], 100))
+    pieces = list(read_rows_in_pieces(run, ["sm_active", "energy"], 100))
     whole = run.samples(["sm_active", "energy"])
     assert max(len(piece.gpu) for piece in pieces) <= 100 < len(whole.gpu)
     assert np.concatenate([piece.gpu for piece in pieces]).tolist() == whole.gpu.tolist()

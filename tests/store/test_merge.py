@@ -27,7 +27,7 @@ from gssr.store.merge.verify import all_full, missing_from
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from gssr.store.read.small_tables import read_merged
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 from gssr.store.write.create import seal
 from gssr.store.write.starts import RunStart, agree
 

@@ -16,9 +16,9 @@ from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.merge import merge
-from gssr.store.read.everything import in_pieces, use_rows
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
+from gssr.store.read.whole_run import read_rows_in_pieces, read_use_rows
 
 NAMES = ("sm_active", "flop_active", "power_usage")
 WINDOWS = (
@@ -136,9 +136,12 @@ def test_the_page_is_that_of_a_right_clock(pair: tuple[RunReader, RunReader], ex
 
 
 def test_what_is_exported_is_by_one_clock(pair: tuple[RunReader, RunReader]) -> None:
-    _both(pair, lambda reader: sorted(np.concatenate([each.time for each in in_pieces(reader, ("sm_active",), 500)])))
+    _both(
+        pair,
+        lambda reader: sorted(np.concatenate([each.time for each in read_rows_in_pieces(reader, ("sm_active",), 500)])),
+    )
     for table in ("host_samples", "workload_samples"):
-        _both(pair, lambda reader, table=table: sorted(row[2] for rows in use_rows(reader, table) for row in rows))
+        _both(pair, lambda reader, table=table: sorted(row[2] for rows in read_use_rows(reader, table) for row in rows))
 
 
 def test_a_frame_of_a_running_job_is_by_one_clock(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from sample_rows import rows_of as sample_rows
 from sample_rows import write
 
 from gssr.store.merge import merge
-from gssr.store.read import open as opening
-from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, private_folder
+from gssr.store.read import private_copy
+from gssr.store.read.open import RecordingError, connect
+from gssr.store.read.private_copy import copy_whole, is_left, private_folder
 
 N = 1000
 
@@ -46,15 +47,15 @@ def rows_of(path: Path) -> list[tuple[int, int]]:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, before: str, act: Callable[[], object]) -> None:
     """Once, before the file of this name is copied."""
-    copy_file, acts = opening._copy_file, [act]
+    copy_file, acts = private_copy._copy_file, [act]
 
     def copy(source: str, target: str) -> None:
         if os.path.basename(source) == before and acts:
             acts.pop()()
         copy_file(source, target)
 
-    monkeypatch.setattr(opening, "_copy_file", copy)
-    monkeypatch.setattr(opening, "_PAUSE", 0.0)
+    monkeypatch.setattr(private_copy, "_copy_file", copy)
+    monkeypatch.setattr(private_copy, "_PAUSE", 0.0)
 
 
 @pytest.mark.usefixtures("unfinished")
@@ -90,7 +91,7 @@ def test_a_journal_that_is_seen_for_a_while_after_it_is_gone(
 def test_a_journal_of_a_try_before_is_not_left(
     unfinished: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, copied = str(tmp_path / "a.sql"), opening._copied
+    path, copied = str(tmp_path / "a.sql"), private_copy._copy_once
 
     def then_it_ends(source: str, copy: str) -> bool:
         whole = copied(source, copy)
@@ -98,7 +99,7 @@ def test_a_journal_of_a_try_before_is_not_left(
             unfinished.execute("COMMIT")
         return whole
 
-    monkeypatch.setattr(opening, "_copied", then_it_ends)
+    monkeypatch.setattr(private_copy, "_copy_once", then_it_ends)
     copy_whole(path, str(tmp_path / "copy"))
     assert not (tmp_path / "copy-journal").exists() and rows_of(tmp_path / "copy") == [(2, N)]
 
@@ -146,7 +147,7 @@ def test_what_a_killed_process_has_copied_is_gone_with_the_next_copy(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code = (
-        "import sys\nfrom gssr.store.read.open import private_folder\n"
+        "import sys\nfrom gssr.store.read.private_copy import private_folder\n"
         "with private_folder() as folder:\n    open(folder + '/recording.sql', 'w').close()\n    print(folder, flush=True)\n"
         "    sys.stdin.read()\n"
     )

@@ -15,10 +15,10 @@ from gssr.store.merge import merge
 from gssr.store.pages.file import PageFile
 from gssr.store.pages.sample_pages import PageTable
 from gssr.store.read import samples as raw
-from gssr.store.read.everything import each_chunk
 from gssr.store.read.recording import open_recording
-from gssr.store.read.samples import SampleRows, in_threads
-from gssr.store.read.window_edges import Window
+from gssr.store.read.samples import SampleRows, run_in_threads
+from gssr.store.read.time_window import Window
+from gssr.store.read.whole_run import look_at_chunks
 
 WINDOWS = [(None, None), (START + 3, START + 17.2), (None, START + 11.25), (START + 28.5, None)]
 
@@ -36,7 +36,7 @@ def everything(path, monkeypatch, pages: bool, gpus=None) -> list[list]:
             for window in (Window.of(*ends) for ends in WINDOWS):
                 samples = reader.samples([*NAMES, "flop_active"], gpus, window)
                 found.append([samples.gpu, samples.time, *samples.values.values()])
-                chunks = list(each_chunk(reader, lambda samples: samples, ["flop_active"], gpus, window))
+                chunks = list(look_at_chunks(reader, lambda samples: samples, ["flop_active"], gpus, window))
                 found.append([np.concatenate([np.empty(0), *(chunk.time for chunk in chunks)])])
                 found.append([np.concatenate([np.empty(0), *(chunk.values["flop_active"] for chunk in chunks)])])
         for shard in recording._shards:
@@ -115,6 +115,6 @@ def test_what_threads_do_comes_in_order_and_their_errors_come_out():
 
         return do
 
-    assert list(in_threads(task(number) for number in range(25))) == list(range(25))
+    assert list(run_in_threads(task(number) for number in range(25))) == list(range(25))
     with pytest.raises(ValueError, match="thirty"):
-        list(in_threads(task(number) for number in range(60)))
+        list(run_in_threads(task(number) for number in range(60)))

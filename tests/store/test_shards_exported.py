@@ -9,7 +9,7 @@ from gssr.cli import main
 from gssr.convert.tables import EXPORTED
 from gssr.model.fleet.fleet import read_fleet
 from gssr.store.merge import merge
-from gssr.store.read.open import recordings_in
+from gssr.store.read.find_recordings import recordings_in
 
 
 def rows(folder: Path, table: str) -> list[tuple[object, ...]]:

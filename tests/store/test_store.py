@@ -18,7 +18,7 @@ from gssr.store.format.layout import LAYOUT
 from gssr.store.format.sample_arrays import derive
 from gssr.store.liveness import boot_id
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 
 def plain(rows, start=-np.inf, end=np.inf, level=None):

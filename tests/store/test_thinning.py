@@ -24,7 +24,7 @@ from gssr.store.format.rollup import Rollups
 from gssr.store.format.schema import SKETCHES, YOUNG_SECONDS
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 from gssr.store.write.thinning import KEEPS
 from gssr.store.write.writer import Writer
 

@@ -7,9 +7,9 @@ from sample_rows import START, STEP, rows_of, write
 from test_store import WINDOWS, check
 
 from gssr.metrics import NAMES
-from gssr.store.read.gpu_spans import apart
+from gssr.store.read.gpu_spans import choose_disjoint
 from gssr.store.read.recording import open_recording
-from gssr.store.read.window_edges import ALL_TIME
+from gssr.store.read.time_window import ALL_TIME
 
 
 def record(folder, rank, rows, n_gpus, finish=True):
@@ -90,7 +90,7 @@ def test_events_of_a_shared_gpu_name_the_gpu_whoever_recorded_them(tmp_path):
 
 def test_of_spans_that_overlap_the_longest_counts():
     def chosen(*spans):
-        return apart(spans, STEP)
+        return choose_disjoint(spans, STEP)
 
     assert chosen((0, 10), (10.4, 20), (20.5, 21)) == [0, 1, 2]
     assert chosen((10.4, 20), (0, 10)) == [1, 0]

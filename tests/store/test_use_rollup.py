@@ -14,10 +14,10 @@ from gssr.store.format.host_rollups import HOST, USE_TABLES, WORKLOAD, count_rol
 from gssr.store.format.schema import LEVELS, TABLES
 from gssr.store.merge import merge
 from gssr.store.merge.repair import repair
-from gssr.store.read.everything import use_rows
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
+from gssr.store.read.whole_run import read_use_rows
 from gssr.store.write.bulk import BulkWriter
 from gssr.store.write.writer import Writer
 
@@ -211,7 +211,7 @@ def test_columns_that_a_file_of_an_earlier_version_lacks_are_missing_and_its_rol
     bins = (START // 10 * 10, 10.0, 20)
     assert set(run.use_over_time(HOST, ALL_TIME, bins)) == set(HOST.values) - {"fabric_rx_bytes", "fabric_tx_bytes"}
     assert read_tables == ["host_rollup", "host_samples", "host_rollup"]
-    assert {row[-2:] for rows in use_rows(run, "host_samples") for row in rows} == {(None, None)}
+    assert {row[-2:] for rows in read_use_rows(run, "host_samples") for row in rows} == {(None, None)}
     assert not open_recording(tmp_path / "r.sql").runs[0].damage
 
 

@@ -13,7 +13,7 @@ from sample_rows import START, STEP, rows_of, write
 from gssr.metrics import NAMES
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.recording import open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 from gssr.store.write import pending
 from gssr.store.write.writer import Writer
 

@@ -29,7 +29,7 @@ from gssr.render.cells import clean
 from gssr.report.live.judgement import not_judged
 from gssr.store.format.rows import Gpu
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 from gssr.store.write.writer import Writer
 from gssr.tui.job.verdict_cards import MOST_CARDS
 from gssr.tui.shared.verdict_card import VerdictCard

@@ -15,7 +15,7 @@ from gssr.model.statistics.gpu_time_counts import BITS, FLAGS, Float32s, GpuTime
 from gssr.peaks import Peaks, peaks_of
 from gssr.store.format.rows import Event, Gpu, RunRow
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 METRICS = (
     "gpu_utilization", "memory_copy_utilization", "gr_engine_active", "sm_active", "sm_occupancy", "tensor_active",

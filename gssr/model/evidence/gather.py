@@ -23,7 +23,7 @@ from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 
 MOST_ROWS = 200_000
 """A window of up to this many rows is gathered from them."""

@@ -27,7 +27,7 @@ from gssr.model.statistics.grid import coarser, means_from
 from gssr.model.statistics.roofline import place_under_roofline
 from gssr.model.window import ACTIVE_SHARE, IDLE, average_of, warm_up_and_tear_down
 from gssr.score import score_of_means
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 METRICS = (DETECTION_METRICS, ("flop_active",), ("dram_active", "memory_copy_utilization"), ("power_usage",))
 """What changes are looked for in: the first that was measured of each."""

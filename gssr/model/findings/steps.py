@@ -20,7 +20,7 @@ from gssr.model.window import extent
 from gssr.store.format.rows import Event
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 METRICS = ("gr_engine_active", "sm_active", "tensor_active", "dram_active")
 """What tells of a step: shares of the whole interval. Readings of an instant, as NVML's, beat with steps at full height."""

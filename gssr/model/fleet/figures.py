@@ -27,9 +27,9 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import extent
 from gssr.store.format.schema import Column
-from gssr.store.read.everything import below
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import ALL_TIME
+from gssr.store.read.time_window import ALL_TIME
+from gssr.store.read.whole_run import count_below
 
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|lua)[\d.]*|(?:ba|da|z|k|c|tc|fi)?sh|julia|Rscript|node|java|matlab"
@@ -282,7 +282,9 @@ class _GpuColumns:
         total = RollupSource(reader, np.arange(n_gpus), 0).sums(_READ, ALL_TIME, reader.gap_seconds)
         self.n_rows, self.n_gaps, self.last_time = total.n_rows, total.n_gaps, total.last_time
         name = next((name for name in DETECTION_METRICS if name in total.sums.measured()), None)
-        idle, known = below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
+        idle, known = (
+            count_below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
+        )
         self.idle = np.divide(idle, known, out=np.full(n_gpus, np.nan), where=np.asarray(known) > 0)
         self.unused = np.where(known > 0, 1 - self.idle < TABLE.common.at("unused"), np.nan)
         self.lead = total.sums.per_gpu(name) if name else np.full(n_gpus, np.nan)

@@ -13,7 +13,7 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 HELD_IDLE_SECONDS = 600.0
 """A GPU is held idle from so long on: loading a model, or a checkpoint, takes less."""

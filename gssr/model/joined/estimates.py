@@ -12,7 +12,7 @@ from gssr.model.traced import Traced
 from gssr.model.verdicts.engine import too_few
 from gssr.model.verdicts.rules import TABLE
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 
 def with_estimates(traces: Iterable[Traced], reader: RunReader, place: Mapping[int, int]) -> list[Traced]:

@@ -33,7 +33,7 @@ from gssr.model.verdicts.losses import TRACE_ADVICE
 from gssr.model.verdicts.words import percent, took
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 WAITING = (
     "io_wait", "communication_bound", "transfer_bound", "cpu_starved", "recurring_dips", "pauses", "launch_gaps",

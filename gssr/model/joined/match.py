@@ -20,7 +20,7 @@ from gssr.model.traces.segments import Segments, union
 from gssr.model.verdicts.words import took
 from gssr.store.format.rows import Gpu, Process
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 from gssr.traces.join import by_boot, from_zero, is_on
 from gssr.traces.open import BY_PLACE
 from gssr.traces.timeline import BUSY, Clock, Kind, Timeline, Track

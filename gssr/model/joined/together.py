@@ -14,7 +14,7 @@ from gssr.model.statistics.balance import has_balance
 from gssr.model.traced import Traced
 from gssr.model.window import extent
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 from gssr.traces.join import from_zero, join
 from gssr.traces.timeline import Counter, Timeline
 

@@ -25,7 +25,7 @@ from gssr.model.window import warm_up_and_tear_down
 from gssr.score import score_of_means
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 LAG_SECONDS, LAG_COSTS = 5.0, 20
 """What changes while a run grows is computed anew after max(5 s, 20 times what it took)."""

@@ -18,7 +18,7 @@ from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.table import RuleTable
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 AGAIN_SECONDS, AGAIN_COSTS = 10.0, 100
 """A window of a growing run is judged anew after max(10 s, 100 times what the last judgement took) ..."""

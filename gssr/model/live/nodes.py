@@ -23,7 +23,7 @@ from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.host_use import Bins
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 
 _COVERS = 1.5
 """A sample, which is a mean since the one before, stands for at most so many seconds before it."""

@@ -19,9 +19,9 @@ from gssr.model.statistics.sums import add_buckets, sum_samples
 from gssr.store.format.buckets import Buckets
 from gssr.store.format.sample_arrays import derive
 from gssr.store.format.schema import LEVELS
-from gssr.store.read.everything import totals
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
+from gssr.store.read.whole_run import merge_window_by_gpu
 
 _MOST_PIECES_OF = 30_000
 """Numbers kept for each second of the last minute; a larger run's are kept for each five seconds."""
@@ -130,7 +130,7 @@ class RunTotals:
     def _read(self, reader: RunReader, growing: bool, gpus: Ints | None) -> None:
         """Read, of these GPUs (positions; None: all), the totals of the whole run, those of its last minute if it is
         ``growing``, and the newest value of each metric. Nothing is left to do if there are no samples."""
-        for own in totals(reader, self.counted, gpus, ALL_TIME, self._gap):
+        for own in merge_window_by_gpu(reader, self.counted, gpus, ALL_TIME, self._gap):
             self._count_whole(own)
         if math.isnan(self.last):
             return

@@ -26,7 +26,7 @@ from gssr.store.format.rank_ends import RankEnd
 from gssr.store.format.rows import SILENT_SECONDS, Event, Gpu, GpuProcess, RunRow
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RecordingReader, RunReader, open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 LOOK_AGAIN = 2.0
 """Seconds between two looks for files that came or went, and for events."""

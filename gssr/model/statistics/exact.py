@@ -24,10 +24,10 @@ from gssr.store.format.buckets import fold, merge
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS
-from gssr.store.read.everything import each_chunk, is_in_turns
 from gssr.store.read.recording import RunReader
 from gssr.store.read.samples import ROWS_TOGETHER
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
+from gssr.store.read.whole_run import is_in_turns, look_at_chunks
 
 MOST_KEPT = 1 << 19
 """Values in a bracket that are kept: 4 MB."""
@@ -255,7 +255,7 @@ class ExactSource:
             return len(own.gpu), folding.fold(own), columns
 
         n_rows = 0
-        for n_of_chunk, folded, columns in each_chunk(reader, count, names, gpus, window):
+        for n_of_chunk, folded, columns in look_at_chunks(reader, count, names, gpus, window):
             n_rows += n_of_chunk
             if self._progress is not None:
                 self._progress(min(n_rows / max(reader.n_rows, 1), 1.0))
@@ -273,7 +273,7 @@ class ExactSource:
         (positions; None: all) are read again, as often as it takes, for metrics of which percentiles are not known yet."""
         open_ = {name: own for name, own in counted.items() if own.n and not own.close_in()}
         while open_:
-            for picked in each_chunk(self._reader, partial(_pick, open_), list(open_), gpus, window):
+            for picked in look_at_chunks(self._reader, partial(_pick, open_), list(open_), gpus, window):
                 for name, inside in picked.items():
                     open_[name].add_inside(inside)
             open_ = {name: own for name, own in open_.items() if not own.close_in()}
@@ -442,7 +442,7 @@ def _first_brackets(
 ) -> dict[str, list[Bracket]]:
     """Make brackets for the percentiles of these metrics, as far as a sample of the rows tells where they lie."""
     shares = [percent / 100 for percent in PERCENTILES]
-    sample = list(each_chunk(reader, lambda samples: samples.values, names, gpus, window, every=_EVERY))
+    sample = list(look_at_chunks(reader, lambda samples: samples.values, names, gpus, window, every=_EVERY))
     found = {}
     for name in names:
         values = np.concatenate([np.empty(0), *(piece[name] for piece in sample)])

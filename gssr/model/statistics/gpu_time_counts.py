@@ -23,7 +23,7 @@ from gssr.store.format.layout import LAYOUT, Layout, layout_of, part_of
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 Float32s = NDArray[np.float32]
 

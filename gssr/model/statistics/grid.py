@@ -21,7 +21,7 @@ from gssr.model.statistics.gpu_time_counts import GpuTimeCounts
 from gssr.model.statistics.series import ROUND_WIDTHS
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 _SHORTEST = 1e-3
 """Seconds that a span has at least: that of a single sample has no length."""

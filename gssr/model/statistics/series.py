@@ -18,7 +18,7 @@ from gssr.store.format.buckets import Buckets
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
 from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 MAX_EMPTY = 0.05
 """A bin's width is too narrow when more than this share of the (GPU, bin) cells is empty without a gap."""

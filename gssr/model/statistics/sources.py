@@ -41,7 +41,7 @@ from gssr.store.format.rows import GpuProcesses
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.host_use import Bins
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 
 MOST_AT_AN_END = 100_000
 """So many samples are looked at, at most, to tell which of a histogram that is cut lie in a window, if its percentiles are
@@ -169,9 +169,9 @@ class RollupSource:
 
     def _add_up(self, sums: Totals, names: Sequence[str], window: Window, gap_seconds: float) -> None:
         """Add to ``sums`` what the rollups of each GPU hold of these metrics in a window."""
-        from gssr.store.read.everything import totals
+        from gssr.store.read.whole_run import merge_window_by_gpu
 
-        for own in totals(self._reader, names, self._positions, window, gap_seconds):
+        for own in merge_window_by_gpu(self._reader, names, self._positions, window, gap_seconds):
             sums.add(numbers_within(own.gpu, self._positions, len(self._reader.gpus)), own.vectors)
 
     def _is_mostly_whole(self, window: Window) -> bool:

@@ -26,7 +26,7 @@ from gssr.model.verdicts.table import Rule, RuleTable, decide, same_gpus
 from gssr.model.window import MANY, looked_at, verdicts_in_all
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 
 
 def judge_window(

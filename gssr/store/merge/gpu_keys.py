@@ -19,7 +19,7 @@ from typing import Optional
 from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import LEVELS
 from gssr.store.merge.sources import RankFile
-from gssr.store.read.gpu_spans import Span, apart, spans_of
+from gssr.store.read.gpu_spans import Span, choose_disjoint, read_spans
 from gssr.store.read.open import connect
 from gssr.store.read.small_tables import ends_of
 
@@ -56,7 +56,7 @@ def doubled(connection: sqlite3.Connection, sources: Sequence[RankFile]) -> set[
     found = set[Listing]()
     for (run_id, *_), listings in several.items():
         sampled = [listing for listing in listings if listing in spans]
-        counting = apart([spans[listing] for listing in sampled], intervals.get(run_id, 0.0))
+        counting = choose_disjoint([spans[listing] for listing in sampled], intervals.get(run_id, 0.0))
         found.update(sampled[index] for index in set(range(len(sampled))).difference(counting))
     return found
 
@@ -75,7 +75,7 @@ def _spans(connection: sqlite3.Connection, keys: Sequence[int], last: int, count
     def query(statement: str, values: Sequence[object]) -> list[tuple[object, ...]]:
         return connection.execute(statement, tuple(values)).fetchall()
 
-    return spans_of(query, keys, last, counted)
+    return read_spans(query, keys, last, counted)
 
 
 class Keys:

@@ -21,12 +21,13 @@ from gssr.store.format.rollup import as_stored
 from gssr.store.format.sample_arrays import derive
 from gssr.store.format.schema import LEVELS, SKETCHES
 from gssr.store.output_file import PRIVATE, new_file
-from gssr.store.read.check_rollups import LONGEST, wrong_stretches
-from gssr.store.read.histograms import count_sketches, no_bins
+from gssr.store.read.bucket_numbers import positions_of, starts_of
+from gssr.store.read.check_rollups import LONGEST, find_wrong_stretches
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.recording import RecordingReader
 from gssr.store.read.recording_file import Part, RecordingFile
-from gssr.store.read.window_edges import ALL_TIME, positions_of, starts_of
+from gssr.store.read.sketch_bins import count_sketches, make_empty_bins
+from gssr.store.read.time_window import ALL_TIME
 from gssr.store.write.create import finished_runs, remove, reopen, seal, seal_again
 
 
@@ -116,7 +117,7 @@ def _found(shard: RecordingFile) -> tuple[list[_WrongStretch], int]:
             for place, position in zip(own.tolist(), positions_of(codes[young]).tolist(), strict=True):
                 keys[place].append(key_of[position])
             for begin, those in zip(begins.tolist(), keys, strict=True):
-                ranges = tuple(part.searched(begin, begin + LONGEST))
+                ranges = tuple(part.find_ranges(begin, begin + LONGEST))
                 work.append(_WrongStretch(begin, tuple(those), ranges, run.gap_seconds))
     return work, n_thinned
 
@@ -124,9 +125,9 @@ def _found(shard: RecordingFile) -> tuple[list[_WrongStretch], int]:
 def _wrong(part: Part) -> Ints:
     """Return the numbers of the stretches in which any rollup or sketch differs from what the samples say."""
     sketched = part.shard.file.layout.sketched
-    for seconds in part.shard.rollups.sketch_lengths(part.keys(None)):
-        count_sketches(no_bins(sketched), part, sketched, ALL_TIME, None, seconds, ())
-    return wrong_stretches(part)
+    for seconds in part.shard.rollups.sketch_lengths(part.keys_of(None)):
+        count_sketches(make_empty_bins(sketched), part, sketched, ALL_TIME, None, seconds, ())
+    return find_wrong_stretches(part)
 
 
 def _rebuild_rollups(connection: sqlite3.Connection, work: _WrongStretch, layout: Layout) -> None:

@@ -19,7 +19,8 @@ from gssr.store.format.rows import Gpu, RunRow, missing_ranks
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import CLOCK, silent_seconds, time_in
 from gssr.store.read.guard import check_rowid
-from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, missing_end
+from gssr.store.read.open import RecordingError, connect, missing_end
+from gssr.store.read.private_copy import copy_whole, is_left
 from gssr.store.read.small_tables import (
     ends_of,
     read_events,

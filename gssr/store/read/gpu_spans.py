@@ -18,7 +18,7 @@ Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 """Runs a statement with its parameters."""
 
 
-def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dict[int, Span]:
+def read_spans(query: Query, keys: Sequence[int], last: int, counted: bool) -> dict[int, Span]:
     """Return the spans of these GPUs (keys of the file), without those that have no rows. ``last``: rowid of the run's
     last row; ``counted``: rollups count all rows, so that rows need not be looked at."""
     only = ",".join(map(str, keys))
@@ -33,7 +33,10 @@ def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dic
     for key, *buckets, _ in closed:
         at = "SELECT data FROM rollup WHERE level = ? AND bucket = ? AND gpu = ?"
         times[key] = [
-            time for bucket in buckets for (data,) in query(at, (LEVELS[0], bucket, key)) for time in times_of(data)
+            time
+            for bucket in buckets
+            for (data,) in query(at, (LEVELS[0], bucket, key))
+            for time in times_in_blob(data)
         ]
     for key in () if counted else keys:
         rest = "SELECT min(time), max(time) FROM samples WHERE rowid > ? AND rowid <= ? AND gpu = ?"
@@ -42,13 +45,13 @@ def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dic
     return {key: (min(found), max(found)) for key, found in times.items() if found}
 
 
-def times_of(data: object) -> tuple[float, ...]:
+def times_in_blob(data: object) -> tuple[float, ...]:
     """Return the times of a bucket's first and last row, unix s, from its blob; () from a damaged one."""
     times = _TIMES.unpack_from(data) if isinstance(data, bytes) and len(data) >= _TIMES.size else ()
     return times if all(map(math.isfinite, times)) else ()
 
 
-def apart(spans: Sequence[Span], sampling_seconds: float) -> list[int]:
+def choose_disjoint(spans: Sequence[Span], sampling_seconds: float) -> list[int]:
     """Choose the spans of one GPU that don't overlap, so that none of its rows counts twice.
 
     The longest of overlapping spans is kept, and the first of equally long ones. Two spans that share no more than the

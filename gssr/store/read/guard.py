@@ -1,12 +1,10 @@
-"""What a recording may hold, which comes from other people: gssr.guarded_sqlite opens it, and here is what is checked then.
+"""Checks on a recording that comes from somebody else, once gssr.guarded_sqlite has opened it.
 
-Nothing but plain tables is in the place of those of gssr.store.format.schema, and no triggers, conditions and indexes of
-expressions are there where the file is to be written.
-
-How much a recording may hold of what is kept whole in memory and looked at one by one: runs, ranks, GPUs. Samples and
-rollups are read in pieces, of any number; events only up to MOST_EVENTS of a run.
-
-A file of a megabyte can list a hundred thousand GPUs: reading it is to end in seconds, with its numbers or with a sentence.
+- Nothing but plain tables is in the place of those of gssr.store.format.schema; and no trigger, condition or index of an
+  expression is there where the file is to be written.
+- There are not too many runs, ranks and GPUs, which are kept whole in memory and looked at one by one: a file of a megabyte
+  can list a hundred thousand GPUs, and reading it has to end in seconds, with its numbers or with a sentence. Samples and
+  rollups may be any number, as they are read in pieces.
 """
 
 from __future__ import annotations

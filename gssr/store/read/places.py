@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gssr.store.format.rows import Gpu, gpu_order, shared_gpu
-from gssr.store.read.gpu_spans import apart
+from gssr.store.read.gpu_spans import choose_disjoint
 from gssr.store.read.recording_file import RecordingFile
 
 Identity = tuple[str | None, str]
@@ -73,7 +73,7 @@ def _choose_counting_files(
     counting, not_counting = dict[Identity, list[_Entry]](), set[RecordingFile]()
     for identity, found in several.items():
         sampled = [(shard, gpu) for shard, gpu in found if gpu.gpu in spans[shard]]
-        chosen = apart([spans[shard][gpu.gpu] for shard, gpu in sampled], sampling_seconds)
+        chosen = choose_disjoint([spans[shard][gpu.gpu] for shard, gpu in sampled], sampling_seconds)
         counting[identity] = [sampled[index] for index in chosen]
         not_counting |= {sampled[index][0] for index in set(range(len(sampled))) - set(chosen)}
     return counting, not_counting

@@ -40,10 +40,10 @@ from gssr.store.read.host_use import Bins, OwnerNames
 from gssr.store.read.open import RecordingError, files_of
 from gssr.store.read.places import places_of
 from gssr.store.read.recording_file import Part, RecordingFile, positions_by_key
-from gssr.store.read.run_clocks import RunClocks, corrected, moved, steps_of
-from gssr.store.read.samples import of_metrics, one_after_another, stored_names
+from gssr.store.read.run_clocks import RunClocks, correct_buckets, move_window, steps_of
+from gssr.store.read.samples import join_samples, select_metrics, stored_names
 from gssr.store.read.small_tables import LOOK_COLUMNS, process_rows
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 
 if TYPE_CHECKING:
     from gssr.store.read.histograms import Histograms
@@ -376,7 +376,7 @@ class RunReader:
         rows = [
             row
             for shard, ahead, nodes in self._owners(by_rank=False)
-            for row in shard.host_use.host(self.run_id, moved(window, ahead), nodes)
+            for row in shard.host_use.host(self.run_id, move_window(window, ahead), nodes)
         ]
         return extents_of(HOST.values, rows)
 
@@ -394,7 +394,7 @@ class RunReader:
         rows = [
             row
             for shard, ahead, ranks in self._owners(by_rank=True)
-            for row in shard.host_use.workload(self.run_id, moved(window, ahead), ranks)
+            for row in shard.host_use.workload(self.run_id, move_window(window, ahead), ranks)
         ]
         return [extents_of(WORKLOAD.values, [row]) for row in rows]
 
@@ -403,7 +403,7 @@ class RunReader:
         ascending, and the cores busy since the count before. Both are empty where the rank has none."""
         query = "SELECT time, cpu FROM workload_samples WHERE run_id = ? AND rank = ? AND time >= ? AND time < ?"
         ahead = next((self.clocks.of(process.node) for process in self.processes if process.rank == rank), 0.0)
-        window = moved(window, ahead)
+        window = move_window(window, ahead)
         batches = (each for shard in self._shards for each in shard.file.rows(query, (self.run.run_id, rank, *window)))
         rows = [row for batch in batches for row in batch if all(isinstance(value, float) for value in row)]
         found = np.array(sorted(rows), np.float64).reshape(-1, 2)
@@ -424,7 +424,7 @@ class RunReader:
         names = names or table.values
         sums = np.zeros((bins[2], 2 * len(names)))
         for shard, ahead, owners in self._owners(by_rank=table == WORKLOAD):
-            there = moved(window, ahead), (bins[0] + ahead, *bins[1:])
+            there = move_window(window, ahead), (bins[0] + ahead, *bins[1:])
             np.add.at(sums, *shard.host_use.over_time(table, names, self.run_id, *there, owners))
         count, total = sums[:, ::2], sums[:, 1::2]
         means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
@@ -436,7 +436,7 @@ class RunReader:
         start (unix s), length (s), and number."""
         found: dict[str, Floats] = {}
         for shard, ahead, nodes in self._owners(by_rank=False):
-            there = moved(window, ahead), (bins[0] + ahead, *bins[1:])
+            there = move_window(window, ahead), (bins[0] + ahead, *bins[1:])
             for node, at, sums in shard.host_use.by_owner(HOST, names, self.run_id, *there, nodes):
                 own = found.setdefault(node, np.zeros((bins[2], len(names), 2)))
                 np.add.at(own, at, sums.reshape(len(sums), len(names), 2))
@@ -503,9 +503,9 @@ class RunReader:
         pieces = [
             Samples(gpu, time - part.ahead if part.ahead else time, values)
             for part in self._parts_of(gpus)
-            for gpu, time, values in (part.raw(stored, gpus, *moved(window, part.ahead)),)
+            for gpu, time, values in (part.raw(stored, gpus, *move_window(window, part.ahead)),)
         ]
-        gpu, time, values = of_metrics(one_after_another(pieces, stored), names)
+        gpu, time, values = select_metrics(join_samples(pieces, stored), names)
         if self._places.in_turns:
             order = np.argsort(time, kind="stable")
             gpu, time, values = gpu[order], time[order], {name: value[order] for name, value in values.items()}
@@ -540,14 +540,17 @@ class RunReader:
 
         Raises RecordingError when samples that were needed were thinned while they were read.
         """
-        from gssr.store.read.window import cover
+        from gssr.store.read.window import cover_window
 
         layout = layout_of(self.metrics)
         if names is not None:
             layout = part_of(layout, names)
         window = self.whole_buckets(window)
         how = level or LEVELS[-1], gpus, layout, self.gap_seconds, as_one or level is not None
-        pieces = [corrected(cover(part, moved(window, part.ahead), *how), part.ahead) for part in self._parts_of(gpus)]
+        pieces = [
+            correct_buckets(cover_window(part, move_window(window, part.ahead), *how), part.ahead)
+            for part in self._parts_of(gpus)
+        ]
         buckets = join_buckets(pieces, layout)
         self._check_thinning(_cut(window, LEVELS[0]))
         # Join the pieces of a bucket that is cut, or not closed, or was sampled by several ranks in turns.
@@ -562,12 +565,14 @@ class RunReader:
     def hold_ends(self, window: Window, gpus: Ints | None = None) -> None:
         """Read the samples of the minutes that a window cuts, and keep them for all that is asked of this window and
         these GPUs (positions; None: all) until the next call. Does nothing for a run that has not ended."""
-        from gssr.store.read.window import hold
+        from gssr.store.read.window import keep_cut_minutes
 
         window = self.whole_buckets(window)
         for part in self._parts_of(gpus):
             if part.ended:
-                hold(part, moved(window, part.ahead), gpus, self.gap_seconds, self.sampling_seconds or 1.0)
+                keep_cut_minutes(
+                    part, move_window(window, part.ahead), gpus, self.gap_seconds, self.sampling_seconds or 1.0
+                )
 
     def rows_between(self, window: Window, gpus: Ints | None = None) -> float:
         """Estimate how many samples have to be looked at to read some GPUs' in a window. In a file in which all GPUs
@@ -587,9 +592,9 @@ class RunReader:
     def cut_seconds(self, window: Window) -> float:
         """Measure how many seconds of a window lie in sketches of which only a part is inside the window. Where clocks
         or files differ, it is the most that any part of the run has."""
-        from gssr.store.read.histograms import cut_seconds
+        from gssr.store.read.histograms import seconds_in_cut_sketches
 
-        return cut_seconds(self._parts, window)
+        return seconds_in_cut_sketches(self._parts, window)
 
     def histograms(
         self,

@@ -1,8 +1,5 @@
-"""One file of a recording, read into arrays: which of its rows belong to which run, and the readers of its tables. What
-belongs together is put together in gssr.store.read.recording.
-
-Where in ``samples`` of a file each of its runs begins. A run's share of one file: which rows of ``samples`` are its own, and
-where those of a window lie.
+"""One file of a recording, read into arrays: the readers of its tables, and each run's share of it, which is a range of rows
+and some GPUs. The shares of several files are put together in gssr.store.read.recording.
 """
 
 import math
@@ -18,12 +15,12 @@ from gssr.store.format.limits import LATEST, LEAST_BYTES
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.pages.sample_pages import SampleQuery
-from gssr.store.read.gpu_spans import Span, spans_of, times_of
+from gssr.store.read.gpu_spans import Span, read_spans, times_in_blob
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.host_use import HostUseRows
 from gssr.store.read.open import RecordingError
 from gssr.store.read.rollups import RollupRows
-from gssr.store.read.samples import SampleRows, in_threads, one_after_another
+from gssr.store.read.samples import SampleRows, join_samples, run_in_threads
 from gssr.store.read.small_tables import read_thinned
 
 _KEYS_AT_ONCE = 10_000
@@ -65,12 +62,12 @@ class RunStarts:
             # All but the newest run's stay as they are.
             rowids = [self.first_rowid(run.run_id) for run in runs[:-1]]
             for begin in reversed(rowids):
-                self._least.append(_lesser(self._least[-1], begin))
+                self._least.append(_lesser_rowid(self._least[-1], begin))
         place = self._places[run_id]
         return (
             None
             if place == len(runs) - 1
-            else _lesser(self._least[len(runs) - 2 - place], self.first_rowid(runs[-1].run_id))
+            else _lesser_rowid(self._least[len(runs) - 2 - place], self.first_rowid(runs[-1].run_id))
         )
 
     def _keys(self, run_id: str) -> list[int]:
@@ -82,7 +79,7 @@ class RunStarts:
         keys = self._keys(run_id)
         for level in (600, 10) if keys else ():
             for (found,) in self._file.all(
-                f"SELECT min(first_rowid) FROM rollup WHERE gpu IN ({_listed(keys)}) AND level = {level}"
+                f"SELECT min(first_rowid) FROM rollup WHERE gpu IN ({_comma_separated(keys)}) AND level = {level}"
             ):
                 if found is not None:
                     return int(found)
@@ -101,7 +98,7 @@ class RunStarts:
         begun = (run.run_id for run in self._file.runs if self._known.get(run.run_id) is None)
         keys = [key for run_id in begun if self._find_in_rollups(run_id) is None for key in self._keys(run_id)]
         for begin in range(0, len(keys), _KEYS_AT_ONCE):
-            own = _listed(keys[begin : begin + _KEYS_AT_ONCE])
+            own = _comma_separated(keys[begin : begin + _KEYS_AT_ONCE])
             query = (
                 f"SELECT gpu, min(rowid) FROM samples WHERE rowid > ? AND rowid <= ? AND gpu IN ({own}) GROUP BY gpu"
             )
@@ -110,11 +107,11 @@ class RunStarts:
         self._looked_through = last
 
 
-def _lesser(one: int | None, other: int | None) -> int | None:
+def _lesser_rowid(one: int | None, other: int | None) -> int | None:
     return other if one is None else one if other is None else min(one, other)
 
 
-def _listed(keys: Sequence[int]) -> str:
+def _comma_separated(keys: Sequence[int]) -> str:
     return ",".join(map(str, keys))
 
 
@@ -128,15 +125,15 @@ class RecordingFile:
         self.rollups = RollupRows(self.file)
         self.host_use = HostUseRows(self.file)
         self._run_starts = RunStarts(self.file)
-        self.counted: dict[tuple[int, int], Any] = {}
+        self.coarsest_counts: dict[tuple[int, int], Any] = {}
         """By the first and last rowid of a run's part: gssr.store.read.check_rollups."""
-        self.heads: dict[tuple[int, int, tuple[float, float]], tuple[Ints, Ints]] = {}
+        self.row_counts: dict[tuple[int, int, tuple[float, float]], tuple[Ints, Ints]] = {}
         """Of rollups at the ends of a window, how many samples they count: gssr.store.read.check_rollups."""
         self.in_order: dict[tuple[int, int], bool] = {}
         """By the same, whether the samples' times ascend with their rowids: see Part."""
-        self.searched: dict[tuple[int, int, float, float], list[tuple[int, int]]] = {}
+        self.found_ranges: dict[tuple[int, int, float, float], list[tuple[int, int]]] = {}
         """By the same and a window, where its samples are: see Part."""
-        self.held: dict[tuple[int, int], Any] = {}
+        self.edges: dict[tuple[int, int], Any] = {}
         """By the same, the samples at the ends of a window: gssr.store.read.window_edges."""
         self.recounted: set[tuple[int, int]] = set()
         """What had to be counted anew of a part: its first rowid, and the number of the GPU and its stretch of 600 s."""
@@ -184,7 +181,7 @@ class RecordingFile:
         if thinned and (keys := ",".join(str(gpu.gpu) for gpu in self.file.gpus(run_id))):
             own, direction = f"FROM rollup WHERE level = ?1 AND gpu IN ({keys})", ("ASC", "DESC")[end]
             query = f"SELECT data {own} AND bucket = (SELECT bucket {own} ORDER BY bucket {direction} LIMIT 1)"
-            found += [times[end] for (data,) in self.file.all(query, (LEVELS[0],)) if (times := times_of(data))]
+            found += [times[end] for (data,) in self.file.all(query, (LEVELS[0],)) if (times := times_in_blob(data))]
         return [float(time) for time in found if time is not None and 0 <= time <= LATEST]
 
     def sample_at(self, rowid: int) -> tuple[int | None, float | None]:
@@ -220,7 +217,7 @@ class RecordingFile:
         if last < first:
             return {}
         counted = any(row.run_id == run_id for row in self.file.merged) or self.rollups.counts_up_to(last, keys)
-        return spans_of(self.file.all, keys, last, counted)
+        return read_spans(self.file.all, keys, last, counted)
 
 
 OPEN_SECONDS = 60
@@ -256,14 +253,14 @@ class Part(NamedTuple):
     ahead: float = 0.0
     """So many seconds its node's clock, by which all times here are, is ahead of the run's (gssr.store.read.run_clocks)."""
 
-    def keys(self, gpus: Ints | None) -> list[int] | None:
+    def keys_of(self, gpus: Ints | None) -> list[int] | None:
         """Return the GPU keys of these positions; None when no row need be filtered out."""
         if gpus is None:
             return None if self.whole else list(self.position)
         chosen = set(gpus.tolist())
         return [key for key, position in self.position.items() if position in chosen]
 
-    def own(self, gpus: Ints | None) -> Ints:
+    def positions_among(self, gpus: Ints | None) -> Ints:
         """Pick those of these GPUs (positions; None: all) that have rows in the part. Returns their positions,
         ascending."""
         own = np.array(sorted(self.position.values()), np.int64)
@@ -274,7 +271,7 @@ class Part(NamedTuple):
         lowest, places = self.by_key
         return places[np.minimum((keys - lowest).view(np.uint64), len(places) - 1)]
 
-    def sound(self, gpus: Ints) -> Flags:
+    def are_listed(self, gpus: Ints) -> Flags:
         """Flag the positions that are of GPUs of the run. Where one is of none (-1), the file is damaged, which is noted."""
         found: Flags = gpus >= 0
         if not found.all():
@@ -287,7 +284,7 @@ class Part(NamedTuple):
         if not (math.isfinite(start) or math.isfinite(end)):
             return self.first, self.last
         lower, upper = int(max(start, 0.0)), math.ceil(min(end, 1e15))
-        newest = self.shard.rollups.newest_bucket(self.keys(None))
+        newest = self.shard.rollups.newest_bucket(self.keys_of(None))
         found = self.shard.file.all(
             "SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = ? AND bucket > ? AND bucket < ?"
             " AND first_rowid >= ? AND last_rowid <= ?",
@@ -317,7 +314,7 @@ class Part(NamedTuple):
             if not self.ended or not self._hold_all([], start, end):
                 return [(first, last)]
             is_apart = self._hold_all([], start - LATE_SECONDS, end + LATE_SECONDS)  # before or after it all
-            return [] if is_apart else self.searched(start, end)
+            return [] if is_apart else self.find_ranges(start, end)
         ranges = [(first, last)]
         if self.shard.file.merged:
             found = self.shard.file.all(
@@ -331,12 +328,12 @@ class Part(NamedTuple):
                     ranges[-1] = ranges[-1][0], max(high, ranges[-1][1])
                 else:
                     ranges.append((low, high))
-        return ranges if not self.ended or self._hold_all(ranges, start, end) else self.searched(start, end)
+        return ranges if not self.ended or self._hold_all(ranges, start, end) else self.find_ranges(start, end)
 
     def raw(self, names: Sequence[str], gpus: Ints | None, start: float, end: float) -> Samples:
         """Read the raw rows of a window [start, end), unix s, in the order of the file: GPUs are positions. ``names``:
         stored metrics only; ``gpus``: positions, None for all."""
-        return one_after_another(list(in_threads(self.pieces(names, gpus, start, end))), names)
+        return join_samples(list(run_in_threads(self.pieces(names, gpus, start, end))), names)
 
     def pieces(
         self, names: Sequence[str], gpus: Ints | None, start: float, end: float, every: int = 1
@@ -353,7 +350,7 @@ class Part(NamedTuple):
 
         Yields nothing if the part has none of these GPUs.
         """
-        keys = self.keys(gpus)
+        keys = self.keys_of(gpus)
         if keys is None or keys:
             yield from self.pieces_in(self._ranges(start, end), SampleQuery(names, keys, 0, 0, start, end), every)
 
@@ -366,11 +363,11 @@ class Part(NamedTuple):
             for read in self.shard.samples.pieces(wanted._replace(first=first, last=last), every):
                 yield partial(self._placed, read)
 
-    def searched(self, begin: float, end: float) -> list[tuple[int, int]]:
+    def find_ranges(self, begin: float, end: float) -> list[tuple[int, int]]:
         """Find the ranges of rowids (first, last) in which all samples of [begin, end), unix s, lie, one for each rank
         that may have some. They are looked up by the samples' own times, which ascend except for samples that came late,
         not by rollups; where times do not ascend, it is the part's whole range. The last few answers are kept."""
-        key, known = (self.first, self.last, begin, end), self.shard.searched
+        key, known = (self.first, self.last, begin, end), self.shard.found_ranges
         if key not in known:
             if len(known) >= _SEARCHES_KEPT:
                 known.clear()
@@ -403,8 +400,8 @@ class Part(NamedTuple):
         """Tell whether no sample of the rowids from ``first`` to ``last`` (both included) is more than LATE_SECONDS
         older than one before it. Reads all of them, unless it is found out before."""
         newest = -math.inf
-        wanted = SampleQuery([], self.keys(None), 0, 0, -math.inf, math.inf)
-        for _, time, _ in in_threads(self.pieces_in([(first, last)], wanted)):
+        wanted = SampleQuery([], self.keys_of(None), 0, 0, -math.inf, math.inf)
+        for _, time, _ in run_in_threads(self.pieces_in([(first, last)], wanted)):
             latest = np.maximum.accumulate(np.append(newest, time))
             if (latest[:-1] - time > LATE_SECONDS).any():
                 return False
@@ -460,7 +457,7 @@ class Part(NamedTuple):
     def _placed(self, read: Callable[[], Samples]) -> Samples:
         samples = read()
         gpu = self.positions(samples.gpu)
-        return samples._replace(gpu=gpu).of(self.sound(gpu))
+        return samples._replace(gpu=gpu).of(self.are_listed(gpu))
 
 
 def positions_by_key(position: Mapping[int, int]) -> tuple[int, Ints]:

@@ -1,8 +1,5 @@
-"""What a file's writer has counted already: closed buckets, from the file's pages where it is finished, else through SQLite;
-and sketches.
-
-Which rows of ``rollup`` and ``sketch`` are asked for, in SQL.
-"""
+"""What a file's writer has counted already, the tables ``rollup`` and ``sketch``: from the file's pages where it is
+finished, else through SQLite."""
 
 import math
 import sqlite3
@@ -26,7 +23,7 @@ _NAMED = 1_000
 """So many buckets or fewer are asked for by name: then the index finds each GPU's in each, and no others are looked at."""
 
 
-def within(start: float, end: float, seconds: int, keys: Sequence[int] | None) -> str:
+def bucket_condition(start: float, end: float, seconds: int, keys: Sequence[int] | None) -> str:
     """Make the condition that a bucket of ``seconds`` lies within [start, end), unix s or infinite, and is of one of these
     GPU keys (None: of any)."""
     conditions = ["1"]
@@ -119,7 +116,7 @@ class RollupRows:
         kept = self._coarsest(pages) if level == LEVELS[-1] else None
         if kept is not None:
             pages.check()
-            read = _those_of(kept, keys, start, end, layout, columns)
+            read = _select_buckets(kept, keys, start, end, layout, columns)
         else:
             read = pages.read(self._rowids(level, keys, start, end), level, layout, columns)
         return read.of(are_placed(read.gpu, read.start, level) & are_rollups(read, level)), len(read)
@@ -149,10 +146,10 @@ class RollupRows:
         only values that are possible, and how many there were with the others."""
         file, columns = self._file, self._columns_of(layout)
         query = "SELECT gpu, bucket, first_rowid, last_rowid, data FROM rollup"
-        query += f" WHERE level = {level} AND {within(start, end, level, keys)}"
+        query += f" WHERE level = {level} AND {bucket_condition(start, end, level, keys)}"
         for batch in file.rows(query, fetch=_BLOBS_AT_ONCE):
             head, rows = sound_buckets(batch, level)
-            rows, head = _kept(rows, are_vectors(head[:, 0], [row[-1] for row in rows], file.layout), head)
+            rows, head = _keep_fitting(rows, are_vectors(head[:, 0], [row[-1] for row in rows], file.layout), head)
             vectors = vectors_of([row[-1] for row in rows], file.layout, columns)
             start_times, seconds = head[:, 1].astype(np.float64), np.full(len(rows), float(level))
             read = Buckets(head[:, 0], start_times, seconds, vectors, layout, ranges_in(rows))
@@ -189,7 +186,7 @@ class RollupRows:
     def _listed(self, level: int, keys: Sequence[int] | None, start: float, end: float) -> tuple[Ints, Ints]:
         """List the rowids of these GPUs' rollups of a level within [start, end), and the key of each one's GPU. SQLite
         gives both as texts, which takes a third of the time that rows take. Raises NotPlainError."""
-        condition = f"level = {level} AND {within(start, end, level, keys)}"
+        condition = f"level = {level} AND {bucket_condition(start, end, level, keys)}"
         query = f"SELECT count(*), group_concat(rowid), group_concat(gpu) FROM rollup WHERE {condition}"
         try:
             ((n, *texts),) = self._file.connection.execute(query).fetchall()
@@ -235,7 +232,7 @@ class RollupRows:
         ``keys`` are GPU keys of the file, None: all. ``counted_anew``: the caller counts anew what is left out because
         it can't be right; if not, that is noted as damage of the file.
         """
-        query = f"SELECT gpu, bucket, data FROM {SKETCHES[seconds]} WHERE {within(start, end, seconds, keys)}"
+        query = f"SELECT gpu, bucket, data FROM {SKETCHES[seconds]} WHERE {bucket_condition(start, end, seconds, keys)}"
         for batch in self._file.rows(query, fetch=_BLOBS_AT_ONCE // 8):
             head, rows = sound_buckets(batch, seconds)
             blobs, n_metrics = [row[2] for row in rows], len(self._file.layout.sketched)
@@ -265,7 +262,7 @@ class RollupRows:
         return bool(found) and found[0][0] is not None and int(found[0][0]) >= rowid
 
 
-def _those_of(
+def _select_buckets(
     rows: Buckets, keys: Sequence[int] | None, start: float, end: float, layout: Layout, columns: Ints | None
 ) -> Buckets:
     """Keep the buckets of these GPUs (None: all) within [start, end), and of their vectors these ``columns`` (None: all)."""
@@ -276,6 +273,6 @@ def _those_of(
     return Buckets(rows.gpu, rows.start, rows.seconds, vectors, layout, rows.rowids).of(inside)
 
 
-def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:
+def _keep_fitting(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:
     """Keep the rows that fit, and their lines of ``head``."""
     return (rows, head) if all(fit) else ([row for row, fits in zip(rows, fit, strict=True) if fits], head[fit])

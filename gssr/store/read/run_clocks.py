@@ -14,7 +14,7 @@ from gssr.store.format.buckets import Buckets
 from gssr.store.format.rows import Event, Gpu, Process, RunRow
 from gssr.store.read.host_use import OwnerNames
 from gssr.store.read.recording_file import Part, positions_by_key
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 
 FIRST_AND_LAST = slice(2, 4)
 """Where the vector of a rollup has the times of its first and last sample: gssr.store.format.layout."""
@@ -102,12 +102,12 @@ class RunClocks:
         return [(ahead, tuple(names)) for ahead, names in clocks.items()]  # type: ignore[misc]
 
 
-def moved(window: Window, ahead: float) -> Window:
+def move_window(window: Window, ahead: float) -> Window:
     """Shift a window of the run's time onto a clock that is ``ahead`` s ahead of it."""
     return Window(window.start + ahead, window.end + ahead) if ahead else window
 
 
-def corrected(buckets: Buckets, ahead: float) -> Buckets:
+def correct_buckets(buckets: Buckets, ahead: float) -> Buckets:
     """Set the times of buckets, which a clock told that is ``ahead`` s ahead, by the run's clock."""
     if not ahead:
         return buckets

@@ -103,7 +103,7 @@ class SampleRows:
         that the file lacks are NaN."""
         if self._open() is None:
             return self._read_through_sqlite(wanted)
-        return one_after_another(list(in_threads(self.pieces(wanted))), wanted.names)
+        return join_samples(list(run_in_threads(self.pieces(wanted))), wanted.names)
 
     def _open(self) -> PageTable | None:
         """Open the table's pages, or return those that are open; None where they can't be read."""
@@ -177,14 +177,14 @@ def stored_names(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(part for name in names for part in BY_NAME[name].parts or (name,)))
 
 
-def of_metrics(columns: Samples, names: Sequence[str]) -> Samples:
+def select_metrics(columns: Samples, names: Sequence[str]) -> Samples:
     """Compute these metrics from the stored columns in ``columns`` (see ``stored_names``): GPUs and times stay."""
     gpu, time, values = columns
     found = {name: derive(values, parts) if (parts := BY_NAME[name].parts) else values[name] for name in names}
     return Samples(gpu, time, found)
 
 
-def one_after_another(pieces: list[Samples], names: Sequence[str]) -> Samples:
+def join_samples(pieces: list[Samples], names: Sequence[str]) -> Samples:
     """Join pieces one after the other. ``pieces`` is emptied unless it holds one: they are given up column by column,
     so that no more than one column is there twice. Without pieces the arrays are empty."""
     if len(pieces) == 1:
@@ -192,18 +192,20 @@ def one_after_another(pieces: list[Samples], names: Sequence[str]) -> Samples:
     columns: list[list[Any]] = [[piece[0] for piece in pieces], [piece[1] for piece in pieces]]
     columns += [[piece[2].pop(name) for piece in pieces] for name in dict.fromkeys(names)]
     pieces.clear()
-    gpu, time, *values = (_emptied(column, np.float64 if number else np.int64) for number, column in enumerate(columns))
+    gpu, time, *values = (
+        _empty_column(column, np.float64 if number else np.int64) for number, column in enumerate(columns)
+    )
     return Samples(gpu, time, dict(zip(dict.fromkeys(names), values, strict=True)))
 
 
-def _emptied(column: list[Any], kind: type) -> Any:
+def _empty_column(column: list[Any], kind: type) -> Any:
     """Join all arrays of a column into one of this dtype, and empty the list."""
     whole = np.concatenate([np.empty(0, kind), *column])
     column.clear()
     return whole
 
 
-def in_threads(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
+def run_in_threads(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
     """Call the tasks, several at once in threads, and yield their results in the order of the tasks. Few run ahead of
     what was taken; few tasks are called without threads. What a task raises is raised when its turn comes."""
     waiting = iter(tasks)

@@ -22,7 +22,8 @@ from gssr.store.disk import (
 from gssr.store.format.columns import columns_of
 from gssr.store.format.schema import APPLICATION_ID, LIVE_SUFFIX, SCHEMA_VERSION, TABLES, create_statements
 from gssr.store.read.guard import check_schema, check_sizes
-from gssr.store.read.open import RecordingError, connect, journal_names_another
+from gssr.store.read.open import RecordingError, connect
+from gssr.store.read.private_copy import journal_names_another
 
 _BUSY_SECONDS = 5.0
 """How long a reader's lock is waited for before the recording begins."""

@@ -25,7 +25,7 @@ from gssr.store.pages.rollup_pages import PageRollups
 from gssr.store.pages.sample_pages import PageTable, SampleQuery
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.time_window import Window
 from tests.fuzz.readers import REAL, Parser, damage
 from tests.fuzz.readers.recordings import analyzed
 from tests.fuzz.readers.seeds import START, record, workshop

@@ -22,7 +22,7 @@ from gssr.store.merge import merge
 from gssr.store.read.follow import Follower
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.time_window import ALL_TIME, Window
 from gssr.store.write.writer import Writer
 from tests.fuzz.readers import Reader
 from tests.fuzz.readers.hostile import corrupt

@@ -1,8 +1,5 @@
-"""Everything that a run's files hold of it, in pieces: a run of any length in little memory. What belongs to the reader, and
-is not asked for by pages and screens.
-
-The raw rows of a run chunk by chunk, several at a time: for what looks at all of them and remembers little.
-"""
+"""Everything that a run's files hold of it, in pieces, so that a run of any length takes little memory: for exports, merges
+and fleets. Pages and screens ask the reader itself (gssr.store.read.recording)."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -17,14 +14,14 @@ from gssr.store.format.buckets import Buckets, join_buckets, merge_by_gpu, no_bu
 from gssr.store.format.layout import layout_of, part_of
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.format.schema import LEVELS, TABLES
-from gssr.store.read.histograms import count_below
 from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader
-from gssr.store.read.run_clocks import moved
-from gssr.store.read.samples import in_threads, of_metrics, stored_names
-from gssr.store.read.window_edges import ALL_TIME, Window
+from gssr.store.read.run_clocks import move_window
+from gssr.store.read.samples import run_in_threads, select_metrics, stored_names
+from gssr.store.read.samples_below import count_samples_below
+from gssr.store.read.time_window import ALL_TIME, Window
 
 
-def in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Samples]:
+def read_rows_in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Samples]:
     """Yield all raw rows of stored metrics, in file order, at most ``most`` at a time."""
     for part in reader._parts:
         for first, last in part.shard.samples.stretches(part.first, part.last, most, most):
@@ -33,18 +30,18 @@ def in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Sa
             yield Samples(gpu, time - part.ahead, values)
 
 
-def below(reader: RunReader, name: str, limit: float) -> tuple[Ints, Ints]:
+def count_below(reader: RunReader, name: str, limit: float) -> tuple[Ints, Ints]:
     """Count for each GPU, int64[n_gpus], the samples of a stored metric below ``limit`` (to within a sketch's bin:
-    gssr.store.read.histograms), and all of its samples."""
+    gssr.store.read.samples_below), and all of its samples."""
     n_gpus = len(reader.gpus)
     found, known = np.zeros(n_gpus, np.int64), np.zeros(n_gpus, np.int64)
     for part in reader._parts:
-        own = count_below(part, name, limit, n_gpus)
+        own = count_samples_below(part, name, limit, n_gpus)
         found, known = found + own[0], known + own[1]
     return found, known
 
 
-def use_rows(reader: RunReader, table: str) -> Iterator[list[tuple[Any, ...]]]:
+def read_use_rows(reader: RunReader, table: str) -> Iterator[list[tuple[Any, ...]]]:
     """Yield the run's rows of ``host_samples`` or ``workload_samples`` in batches, in file order, with the schema's
     columns; times are by the run's clock."""
     node_of = {process.rank: process.node for process in reader.processes}
@@ -61,7 +58,7 @@ def use_rows(reader: RunReader, table: str) -> Iterator[list[tuple[Any, ...]]]:
 Result = TypeVar("Result")
 
 
-def each_chunk(
+def look_at_chunks(
     reader: RunReader,
     look: Callable[[Samples], Result],
     names: Sequence[str],
@@ -84,16 +81,16 @@ def each_chunk(
     """
 
     def looked(ahead: float, read: Callable[[], Samples]) -> Result:
-        gpu, time, values = of_metrics(read(), names)
+        gpu, time, values = select_metrics(read(), names)
         return look(Samples(gpu, time - ahead if ahead else time, values))
 
     stored = stored_names(names)
     pieces = (
         partial(looked, part.ahead, read)
         for part in reader._parts
-        for read in part.pieces(stored, gpus, *moved(window, part.ahead), every)
+        for read in part.pieces(stored, gpus, *move_window(window, part.ahead), every)
     )
-    return in_threads(pieces)
+    return run_in_threads(pieces)
 
 
 def is_in_turns(reader: RunReader) -> bool:
@@ -101,7 +98,7 @@ def is_in_turns(reader: RunReader) -> bool:
     return reader._places.in_turns
 
 
-def totals(
+def merge_window_by_gpu(
     reader: RunReader, names: Sequence[str] | None, gpus: Ints | None, window: Window, gap_seconds: float
 ) -> Iterator[Buckets]:
     """Merge what covers a window into one bucket for each GPU that has samples, and yield them for some GPUs at a time,
@@ -116,13 +113,13 @@ def totals(
     span = window.close_at(reader.first_time, reader.last_time)
     of_each = max(span.end - span.start, 0.0) / LEVELS[-1]
     rows = reader.n_rows / max(len(reader.gpus), 1)  # one wrong clock, and years may lie between two
-    of_each = min(of_each + _finer_ones(-window.start) + _finer_ones(window.end), rows)
+    of_each = min(of_each + _estimate_finer_buckets(-window.start) + _estimate_finer_buckets(window.end), rows)
     at_once = max(1, int(VECTORS_AT_ONCE / max(of_each, 1e-9)))
     layout = layout_of(reader.metrics) if names is None else part_of(layout_of(reader.metrics), names)
     for number in range(0, len(wanted), at_once):
         own = wanted[number : number + at_once]
         asked = None if len(own) == len(reader.gpus) else own
-        windows = [window] if of_each <= VECTORS_AT_ONCE else _windows(reader, own, window)
+        windows = [window] if of_each <= VECTORS_AT_ONCE else _cut_by_buckets(reader, own, window)
         merged = no_buckets(layout)
         for piece in windows:
             covering = reader.buckets(piece, gpus=asked, names=names, as_one=True)
@@ -130,7 +127,7 @@ def totals(
         yield merged
 
 
-def _finer_ones(seconds: float) -> float:
+def _estimate_finer_buckets(seconds: float) -> float:
     """Estimate how many finer rollups, and pieces of one, a GPU has where a window goes on for so many seconds after
     the last of the coarsest."""
     if not math.isfinite(seconds):
@@ -138,7 +135,7 @@ def _finer_ones(seconds: float) -> float:
     return sum(seconds % coarse // fine for fine, coarse in pairwise(LEVELS)) + bool(seconds % LEVELS[0])
 
 
-def _windows(reader: RunReader, gpus: Ints, window: Window) -> list[Window]:
+def _cut_by_buckets(reader: RunReader, gpus: Ints, window: Window) -> list[Window]:
     """Cut a window into pieces that each hold at most VECTORS_AT_ONCE of the coarsest buckets with samples."""
     step = LEVELS[-1]
     buckets = np.unique(np.floor(reader.samples((), gpus, window).time / step))
