@@ -80,7 +80,7 @@ OPTIONS = (
             "nargs": "*",
             "metavar": "FILE",
             "help": "recordings, traces, metric files of other tools, or folders of them (default: this job's recording, "
-            "else the newest gssr_*.sql here)",
+            "else the newest recording here)",
         },
     ),
     Option(
@@ -245,7 +245,7 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
         return fail("--gpus: no GPU named: give an index, NODE, NODE:INDEX or UUID", USAGE)
     names = [*options.input, *options.files] or own_recordings()
     if not names:
-        return fail("no recording named, and no gssr_*.sql here: gssr analyze FILE.sql", USAGE)
+        return fail("no recording named, and none here: gssr analyze FILE.sql", USAGE)
     if traces_among(names[:1], DUMPS) or traces_among(names, PROFILES):
         from gssr.commands.dump_pages import analyze_dumps
 

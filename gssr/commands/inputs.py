@@ -28,33 +28,26 @@ RULES = Option(
     },
 )
 """What a run is judged by."""
-_DEFAULT_ENDS = (".sql", ".sql.d")
 _NUMBER = re.compile("-?[0-9]{1,9}")
 _DIGITS = re.compile("[0-9]+")
 _ADDRESS = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-def own_recordings(any_name: bool = False) -> list[str]:
+def own_recordings() -> list[str]:
     """Return the recordings that a command looks at when none is named.
 
     These are all of this job's with the default name, also one with only its ranks' files; else the newest one in the
-    working directory with a default name, or with ``any_name``. Empty if there is none.
+    working directory. Empty if there is none.
     """
     from gssr import launch
+    from gssr.recognise import recordings_beside
 
     own = launch.default_output(launch.where_am_i())
     if os.path.exists(own) or os.path.exists(own + ".d"):
         stem = own.removesuffix(".sql")
         further = [f"{stem}-{number}.sql" for number in range(2, 1000)]
         return [own, *itertools.takewhile(os.path.exists, further)]
-    if any_name:
-        from gssr.recognise import recordings_beside
-
-        return recordings_beside("")[:1]
-    found = [
-        entry for entry in os.scandir(".") if entry.name.startswith("gssr_") and entry.name.endswith(_DEFAULT_ENDS)
-    ]
-    return [max(found, key=lambda entry: entry.stat().st_mtime).name.removesuffix(".d")] if found else []
+    return recordings_beside("")[:1]
 
 
 def no_recording_in(places: Sequence[str]) -> str:

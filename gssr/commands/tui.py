@@ -118,7 +118,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     wrong = wrong_attach(options)
     if wrong:
         return fail(wrong, USAGE)
-    names = options.inputs or own_recordings(any_name=True)
+    names = options.inputs or own_recordings()
     if not names:
         return fail("no recording here; name one: gssr tui FILE.sql, or watch this node as it is now: gssr top", USAGE)
     wrong = next(filter(None, (wrong_name(name, options.wait) for name in names)), "")

@@ -244,7 +244,7 @@ def _all_ranks_see(output: str, place: launch.LaunchPlace) -> bool:
 
 def _holds_another(output: str, request: ProfileRequest) -> str:
     """Say, for a UsageError, that another run stands at the output."""
-    if os.path.isdir(output + ".d"):
+    if not os.path.lexists(output) and os.path.isdir(output + ".d"):
         return f"-o {request.output}: {request.output}.d holds another run; use -a to add a run to it"
     return _exists(str(request.output))
 

@@ -90,13 +90,18 @@ def breakdown_remarks(breakdown: Breakdown) -> list[str]:
     far apart leave open; empty if none of it applies."""
     found = []
     efficiency = breakdown.efficiency
-    if efficiency is not None:
+    if efficiency is not None and len(breakdown.by_gpu) == 1 and efficiency.communication == 1:
+        found.append(
+            f"parallel efficiency {percent(efficiency.parallel)}: of one GPU, the share of the time in which the host gives "
+            "it work"
+        )
+    elif efficiency is not None:
         found.append(
             f"parallel efficiency {percent(efficiency.parallel)} = load balance {percent(efficiency.load_balance)} x "
             f"communication {percent(efficiency.communication)} x orchestration {percent(efficiency.orchestration)}"
         )
-        if breakdown.other_work == UNKNOWN_WORK:
-            found.append(_EFFICIENCY_AT_MOST)
+    if efficiency is not None and breakdown.other_work == UNKNOWN_WORK:
+        found.append(_EFFICIENCY_AT_MOST)
     found += _where_not_measured(breakdown)
     if breakdown.resolution >= _ABOUT_SECONDS:
         found.append(f"samples of {duration(breakdown.resolution)}: shorter waits are shares of a mixture, about")

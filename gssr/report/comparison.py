@@ -28,6 +28,7 @@ from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, Unit, fixed, metric_of, percent, scale_text, signed, unit_of
 from gssr.render.table import Cell, TableColumn, table
 from gssr.report.page import PageOptions, drawn, full_scale, gpus_and_nodes_text, section
+from gssr.report.time_change import compare_times
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 AT_ONCE = 4
@@ -121,14 +122,18 @@ def _who(letter: str, name: str, run: Analysis, width: int, marks: Glyphs) -> li
 
 
 def _in_words(letter: str, each: Comparison, width: int) -> list[Row]:
-    """Say in one sentence whether the run is better than A by its score, or that it can't be judged."""
-    score = each.score
+    """Say in one sentence how the run's time compares with A's, if both ended alike, and whether it is better than A by
+    its score, or that it can't be judged."""
+    score, took = each.score, each.totals["duration_s"]
+    time = ""
+    if took.a and took.b is not None and took.noise is not None:
+        time = f"{compare_times(letter, took.a, took.b)}; "
     if score.difference is None or score.noise is None or score.a is None or score.b is None:
-        return wrap(f"{letter} can't be judged by its score: it, or A's, or the noise is unknown.", width)
+        return wrap(f"{time}{letter} can't be judged by its score: it, or A's, or the noise is unknown.", width)
     how = {"better": "better than A", "worse": "worse than A"}.get(score.outcome, "within noise of A")
     share = "" if score.relative is None else f" ({signed(100 * score.relative, 1)} %)"
     text = (
-        f"{letter} is {how} by its score: {score.b:.3f} after {score.a:.3f}, {signed(score.difference, 3)}{share}; "
+        f"{time}{letter} is {how} by its score: {score.b:.3f} after {score.a:.3f}, {signed(score.difference, 3)}{share}; "
         f"up to {score.noise:.3f} is noise{_paired(each)}."
     )
     return wrap(text, width, role=_LOOKS[score.outcome][1] if score.outcome != "within noise" else "plain")

@@ -129,11 +129,11 @@ def test_what_can_be_waited_for_and_what_is_a_slip(name: str, wrong: str) -> Non
 
 def test_recordings_are_told_by_their_content_and_the_newest_is_opened(folder: Path) -> None:
     assert recordings_beside("") == ["training.sql", "run1.sql", "gssr_7.sql"]
-    assert own_recordings(any_name=True) == ["training.sql"] and own_recordings() == ["gssr_7.sql"]
+    assert own_recordings() == ["training.sql"]
     assert meant("trainin.sql") == ["training.sql"] and meant("nowhere/trainin.sql") == []
     assert not is_recording("shards.sql.d") and not is_recording("trainings.sql") and not is_recording("none")
     _record(folder / "shards.sql.d" / "n.0.r.sql", 0.0)
-    assert recordings_beside("")[0] == "shards.sql" and own_recordings(any_name=True) == ["shards.sql"]
+    assert recordings_beside("")[0] == "shards.sql" and own_recordings() == ["shards.sql"]
     os.mkfifo(folder / "pipe.sql")
     assert "pipe.sql" not in recordings_beside("")
 

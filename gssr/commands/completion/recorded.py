@@ -34,7 +34,7 @@ def values(kind: str, files: Sequence[str]) -> dict[str, str]:
     with suppress(_TooLongError):
         try:
             signal.setitimer(signal.ITIMER_REAL, _PATIENCE, _PATIENCE)  # again: within SQLite it may be lost
-            for name in files or own_recordings(any_name=True):
+            for name in files or own_recordings():
                 with suppress(RecordingError, UnsafeError, sqlite3.Error, OSError):
                     for file in files_of(with_run(name)[0]):
                         _read(kind, file, found)

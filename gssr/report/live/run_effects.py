@@ -23,6 +23,7 @@ from gssr.render.scale import energy as energy_text
 from gssr.render.scale import fixed, metric_of, percent, quantity, signed
 from gssr.report.live.metric_scales import full_scale
 from gssr.report.live.times_of_run import is_whole, length_text
+from gssr.report.time_change import compare_times
 
 _MOST_NAMES, _TIMES = 100, 9.0
 """Names are looked at up to so many; from so many times more on it is said how many."""
@@ -104,31 +105,14 @@ def _same_job(one: Result, other: Result) -> bool:
     )  # fmt: skip
 
 
-_FRACTIONS = (
-    (0.25, "a quarter of the time"), (1 / 3, "a third of the time"), (0.5, "half the time"), (2.0, "twice the time"),
-    (3.0, "three times as long"),
-)  # fmt: skip
-_CLOSE = 0.08
-"""So near to a fraction it is told as one."""
-
-
 def _time_said(one: Result, other: Result) -> str:
-    """Say how B's time compares with A's, as a fraction where it is close to one; of runs that still grow, or if A's
-    time is 0, both times so far."""
+    """Say how B's time compares with A's; of runs that still grow, or if A's time is 0, both times so far."""
     first, second = seconds(one), seconds(other)
     growing = [letter for letter, frame in zip("AB", (one, other), strict=True) if frame.is_live]
     if growing or not first:
         who = f"{' and '.join(growing)} still run{'s' if len(growing) == 1 else ''}"
         return f"{who}: {duration(first)} and {duration(second)} so far"
-    ratio = second / first
-    if abs(ratio - 1) <= LEAST_TOTAL_SHARE:
-        return f"B takes as long as A, {duration(second)}"
-    for fraction, words in _FRACTIONS:
-        if abs(ratio / fraction - 1) <= _CLOSE:
-            return f"B takes {words}"
-    if ratio < 1:
-        return f"B takes {percent(1 - ratio)} less time"
-    return f"B takes {percent(ratio - 1)} more time" if ratio < 2 else f"B takes {ratio:.1f} times as long"
+    return compare_times("B", first, second)
 
 
 def _changes(one: Result, other: Result) -> tuple[CategoryChange, ...]:
