@@ -8,14 +8,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import DETECTION_METRICS, SCORE_INPUTS
 from gssr.model.findings.notes import FINEST
-from gssr.model.live.live_result import RECENT_SECONDS, Query
+from gssr.model.live.live_result import RECENT_SECONDS, Query, Result
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, over_space
 from gssr.model.statistics.energy import ENERGY_METRICS, total_joules
@@ -50,22 +50,6 @@ _KEPT_MEANS = 24
 
 Read = Callable[[], RunReader]
 """The run, to read from now."""
-
-
-class QueryAnswer(NamedTuple):
-    """The part of a Result that answers a query; its fields are named as in Result."""
-
-    metric: str
-    grid: Grid
-    space: Series
-    window: Means
-    recent: Means
-    moment: dict[str, float | None]
-    host: HostUse | None
-    refined: bool
-    active_from: float | None
-    energy_j: float | None
-    score_curve: Grid | None
 
 
 _Answer = TypeVar("_Answer")
@@ -149,10 +133,12 @@ class Answers:
         """Read the files anew for everything asked from now on."""
         self._answers.renew()
 
-    def show(self, query: Query, read: Read, growing: bool, quick: bool) -> QueryAnswer:
-        """Answer a query. ``read`` returns the run as it is now; ``growing``: rows may still come; ``quick``: columns
-        that take long to read may be coarser, and the first ones of a run whose files are expensive to read are left out
-        (``refined`` is False then)."""
+    def show(self, frame: Result, read: Read, growing: bool, quick: bool) -> Result:
+        """Return the frame with what its query asks for: columns of the metric, means, nodes, energy and the score's curve.
+        ``read`` returns the run as it is now; ``growing``: rows may still come; ``quick``: columns that take long to read
+        may be coarser, and the first ones of a run whose files are expensive to read are left out (``refined`` is False
+        then)."""
+        query = frame.query
         tally = self._tally
         metric = query.metric if query.metric in tally.metrics else tally.best() or tally.metrics[0]
         newest = tally.last if query.end is None else min(query.end, tally.last)
@@ -196,8 +182,10 @@ class Answers:
         active_from = self._active_from(query, read, growing) if query.activity and not put_off else None
         energy = self._energy(query, shown, read, growing) if query.energy and not put_off else None
         curve = self._score_curve(query, shown, whole, quick, read) if query.score_columns and not put_off else None
-        known = refined and not put_off
-        return QueryAnswer(metric, grid, space, window, recent, moment, host, known, active_from, energy, curve)
+        return replace(
+            frame, grid=grid, space=space, window=window, recent=recent, moment=moment, host=host, energy_j=energy,
+            refined=refined and not put_off, active_from=active_from, score_curve=curve,
+        )  # fmt: skip
 
     def _score_curve(self, query: Query, shown: Window, whole: bool, quick: bool, read: Read) -> Grid | None:
         """Compute the score of all GPUs together over the window shown, column by column, as a grid of one row. None if one
