@@ -8,7 +8,6 @@ from ticks import Record, random_values, ticks
 
 from gssr.model import window
 from gssr.model.analyze import Options, analyze
-from gssr.model.live import run_totals
 from gssr.model.live.live_result import Query
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.live.watch import Watch
@@ -62,7 +61,6 @@ def test_a_tally_made_in_pieces_is_that_of_the_whole(record: Record, monkeypatch
     reader = record(gpu[kept], time[kept], random_values(kept.sum(), 1, 0.1), 9, sampling_ms=1000.0)
     whole = RunTotals(reader, False)
     monkeypatch.setattr("gssr.store.read.everything.VECTORS_AT_ONCE", 2)
-    monkeypatch.setattr(run_totals, "_MANY", 0)
     apart = RunTotals(reader, False)
     assert whole.n_gaps.tolist() == apart.n_gaps.tolist() == [0, 0, 1, 0, 0, 0, 0, 0, 0]
     for name in ("rows", "last_time", "latest"):

@@ -31,9 +31,8 @@ LAG_SECONDS, LAG_COSTS = 5.0, 20
 """What changes while a run grows is computed anew after max(5 s, 20 times what it took)."""
 QUICK_CELLS = 50_000
 """More than so many (GPU, column) cells are not read for a quick look."""
-MANY_GPUS, MOST_CELLS, FEW_CELLS = 20_000, 2_000_000, 500_000
-"""No more (GPU, column) cells are counted, so that of very many GPUs there are fewer columns than were asked for; of more
-than MANY_GPUS, which nobody has, FEW_CELLS."""
+MOST_CELLS = 2_000_000
+"""No more (GPU, column) cells are counted, so that of very many GPUs there are fewer columns than were asked for."""
 FEW_ROWS = 20_000
 """A minute that cuts buckets of 10 s is widened to them where more rows than these would have to be read."""
 SELDOM_WIDTH = 2.0
@@ -212,8 +211,7 @@ class Answers:
 
     def _at_most(self, columns: int) -> int:
         """Return this number of columns, or the most that may be computed for so many GPUs; at least 1."""
-        cells = MOST_CELLS if self._n_gpus <= MANY_GPUS else FEW_CELLS
-        return max(min(columns, cells // max(self._n_gpus, 1)), 1)
+        return max(min(columns, MOST_CELLS // max(self._n_gpus, 1)), 1)
 
     def _host_use(self, query: Query, shown: Window, read: Read, growing: bool) -> HostUse | None:
         """Return what the nodes and the workload did in the window that is shown, and keep it; None where nothing was

@@ -5,7 +5,6 @@ The last minute of a growing run, in pieces that are dropped as they grow too ol
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -80,9 +79,6 @@ SILENT_SECONDS = 10.0
 """A file whose newest row is older than this, compared with the others', is not waited for."""
 
 
-_MANY = 4096
-
-
 class RunTotals:
     """Counts and sums of every metric that has a mean, over the whole run and its last minute.
 
@@ -109,7 +105,6 @@ class RunTotals:
         self._gap = reader.gap_seconds
         self._thins = growing and reader.keep != "raw"
         self._thinned_until = reader.thinned_until
-        self._hardly_any = self._n_gpus > _MANY and reader.n_rows < self._n_gpus / 8
         self._n, self._total = self._nothing()
         self.n_gaps = np.zeros(self._n_gpus, np.int64)
         self.first_time = np.full(self._n_gpus, np.nan)
@@ -173,11 +168,9 @@ class RunTotals:
         return Means(self.names, *window, n, total)
 
     def _nothing(self) -> tuple[Floats, Floats]:
-        """Return counts and sums of zero [n_names, n_gpus] to write into. Pages that are not written to take no memory;
-        if hardly any GPU has samples, each one's numbers lie together."""
+        """Return counts and sums of zero [n_names, n_gpus] to write into."""
         shape = (len(self.names), self._n_gpus)
-        order: Literal["C", "F"] = "F" if self._hardly_any else "C"
-        return np.zeros(shape, order=order), np.zeros(shape, order=order)
+        return np.zeros(shape), np.zeros(shape)
 
     def add(self, gpu: Ints, time: Floats, rows: Floats) -> dict[str, Floats]:
         """Count new rows, float64[n, len(stored)], of GPUs (positions) at times (unix s). Returns their values by
