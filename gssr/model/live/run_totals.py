@@ -1,7 +1,5 @@
-"""What all rows of a growing run add up to, GPU by GPU: read once, then counted on row by row.
-
-The last minute of a growing run, in pieces that are dropped as they grow too old.
-"""
+"""What all rows of a growing run add up to, GPU by GPU: read once, then counted on row by row; and those of its last minute,
+which moves on with it."""
 
 import math
 from collections.abc import Sequence
@@ -13,6 +11,7 @@ from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES, best_
 from gssr.model.findings.notes import SURELY_WHOLE
 from gssr.model.live.live_result import RECENT_SECONDS
 from gssr.model.results import Means
+from gssr.model.statistics.gpu_time_counts import GpuTimeCounts
 from gssr.model.statistics.grid import Spans
 from gssr.model.statistics.sums import add_buckets, sum_samples
 from gssr.store.format.buckets import Buckets
@@ -22,58 +21,8 @@ from gssr.store.read.everything import totals
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window
 
-_MOST_PIECES_OF = 30_000
+_MOST_OF_A_SECOND = 3_000
 """Numbers kept for each second of the last minute; a larger run's are kept for each five seconds."""
-
-
-class Recent:
-    """Adds up the last minute in pieces of ``seconds`` s: counts and sums [n_metrics, n_gpus]."""
-
-    def __init__(self, names: tuple[str, ...], n_gpus: int) -> None:
-        self._names = names
-        self.seconds = 1.0 if len(names) * n_gpus <= _MOST_PIECES_OF else 5.0
-        self._pieces: dict[float, Means] = {}
-        self._sum = (np.zeros((len(names), n_gpus)), np.zeros((len(names), n_gpus)))
-        self._stale = False
-        """Whether a piece was dropped since ``_sum`` was made."""
-
-    def add(self, new: Means) -> None:
-        """Add what lies within one piece (see ``cut``), or something longer that comes before all others. Pieces that
-        ended more than a minute before the newest are dropped."""
-        n, total = self._sum
-        self._sum = (n + new.n, total + new.total)
-        start = new.start // self.seconds * self.seconds
-        found = self._pieces.get(start)
-        if found is None:
-            self._pieces[start] = Means(self._names, start, new.end, new.n, new.total)
-        else:
-            end = max(found.end, new.end)
-            self._pieces[start] = Means(self._names, start, end, found.n + new.n, found.total + new.total)
-        oldest = max(piece.end for piece in self._pieces.values()) - RECENT_SECONDS
-        edge = max((piece.end for piece in self._pieces.values() if piece.start < oldest), default=oldest)
-        if any(start < edge for start in self._pieces):
-            self._pieces = {start: piece for start, piece in self._pieces.items() if start >= edge}
-            self._stale = True
-
-    def means(self, last: float) -> Means:
-        """Return the means of the minute up to ``last`` (unix s), as far as it is known; they start where a piece does."""
-        if self._stale:
-            n, total = (np.zeros_like(array) for array in self._sum)
-            for piece in self._pieces.values():
-                n += piece.n
-                total += piece.total
-            self._sum, self._stale = (n, total), False
-        return Means(self._names, min(self._pieces, default=last), last, *self._sum)
-
-    def cut(self, time: Floats) -> list[Ints]:
-        """Group the rows of the last minute by the piece they lie in. ``time`` [n], at least one: unix s. Returns the
-        indices of the rows, one array per piece in the order of time."""
-        recent = np.flatnonzero(time >= time.max() - RECENT_SECONDS)
-        number = np.floor(time[recent] / self.seconds)
-        order = np.argsort(number, kind="stable")
-        return np.split(recent[order], np.flatnonzero(np.diff(number[order])) + 1)
-
-
 _FLAGS = "clock_event_reasons"
 SILENT_SECONDS = 10.0
 """A file whose newest row is older than this, compared with the others', is not waited for."""
@@ -112,7 +61,18 @@ class RunTotals:
         self.latest = np.full((len(self.names), self._n_gpus), np.nan)
         self.rows = np.zeros(self._n_gpus, np.int64)
         self.first = self.last = math.nan
-        self._recent = Recent(self.names, self._n_gpus)
+        self._step = 1.0 if len(self.names) * self._n_gpus <= _MOST_OF_A_SECOND else 5.0
+        """The width of the bins of the last minute, s."""
+        self._recent = GpuTimeCounts(
+            self.names,
+            self._n_gpus,
+            int(RECENT_SECONDS / self._step) + 1,
+            np.float64,  # of a span parts may lie in several
+        )
+        self._recent_from = 0
+        """The number of its first bin, which begins at unix time ``_recent_from * _step``."""
+        self._folded_until = -math.inf
+        """Up to this time (unix s) its bins were read from rollups: each of these stands in the bin in which it begins."""
         tails = reader.tails
         self._file = np.zeros(self._n_gpus, np.int64)  # which of the files each GPU's rows are in
         for number, (_, _, position) in enumerate(tails):
@@ -130,11 +90,18 @@ class RunTotals:
         if math.isnan(self.last):
             return
         if growing:
-            start = math.floor((self.last - RECENT_SECONDS) / LEVELS[0]) * float(LEVELS[0])
-            recent = reader.buckets(Window(start), level=LEVELS[0], names=self.counted, gpus=gpus)
+            self._folded_until = self.last
+            self._move_recent()
+            recent = reader.buckets(
+                Window(self._recent_from * self._step), level=LEVELS[0], names=self.counted, gpus=gpus
+            )
             for begin in np.unique(recent.start).tolist():
-                inside = recent.start == begin
-                self._recent.add(self.means_of(recent.of(inside), Window(begin, min(begin + LEVELS[0], self.last))))
+                bin_ = int(begin // self._step) - self._recent_from
+                part = self.means_of(recent.of(recent.start == begin), Window(begin, begin + LEVELS[0]))
+                for name in part.measured():
+                    n, total = self._recent.cells(name)
+                    n[:, bin_] += part.n[self.names.index(name)]
+                    total[:, bin_] += part.total[self.names.index(name)]
         begin = self.last - 2.5 * max(reader.sampling_seconds, 0.05)
         if reader.thinned_until > begin:
             begin = math.floor(self.last / LEVELS[0]) * float(LEVELS[0])
@@ -201,15 +168,22 @@ class RunTotals:
         self.rows[gpu] += spans.rows
         self.first, self.last = float(np.fmin(self.first, spans.start.min())), float(np.fmax(self.last, end.max()))
         # Of the last minute, to a few seconds: a span counts where it ends, but for one that is longer.
-        piece = np.floor(end / self._recent.seconds)
-        new = (end - spans.start <= RECENT_SECONDS) & (end >= self.last - RECENT_SECONDS)
-        for number in np.unique(piece[new]).tolist():
-            own = np.flatnonzero(new & (piece == number))
-            n, total = self._nothing()
-            n[:, gpu[own]] = spans.n[:, own]
-            total[:, gpu[own]] = spans.total[:, own]
-            begin = number * self._recent.seconds
-            self._recent.add(Means(self.names, begin, float(end[own].max()), n, total))
+        self._move_recent()
+        bin_ = np.floor(end / self._step).astype(np.int64) - self._recent_from
+        new = (end - spans.start <= RECENT_SECONDS) & (bin_ >= 0)
+        for row, name in enumerate(self.names):
+            known = new & (spans.n[row] > 0)
+            self._recent.add_spans(name, gpu[known], bin_[known], spans.n[row, known], spans.total[row, known])
+
+    def _move_recent(self) -> None:
+        """Have the minute up to the newest sample in the bins of the last minute; what is older is forgotten."""
+        start = self.last - RECENT_SECONDS
+        if start < self._folded_until:  # up to the end of a rollup
+            start = min(math.ceil(start / LEVELS[0]) * float(LEVELS[0]), self._folded_until)
+        first = math.ceil(start / self._step)
+        if first > self._recent_from:
+            self._recent.move(first - self._recent_from)
+            self._recent_from = first
 
     def _count(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> None:
         """Add rows to the totals of the run and of its last minute: GPUs, times (unix s) and values by metric, all [n]."""
@@ -225,24 +199,16 @@ class RunTotals:
         for row, name in enumerate(self.names):
             known = np.isfinite(values[name])
             self.latest[row, gpu[known]] = values[name][known]
-        new = self._sums(gpu, time, values)
-        self._n, self._total = self._n + new.n, self._total + new.total
-        self.rows += np.bincount(gpu, minlength=self._n_gpus)
-        self.first, self.last = float(np.fmin(self.first, new.start)), float(np.fmax(self.last, new.end))
-        pieces = self._recent.cut(time)
-        if len(pieces) == 1 and len(pieces[0]) == len(gpu):
-            self._recent.add(new)
-        else:
-            for piece in pieces:
-                own = {name: values[name][piece] for name in self.names}
-                self._recent.add(self._sums(gpu[piece], time[piece], own))
-
-    def _sums(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Means:
-        """Count and add up the values of rows, by metric and GPU."""
         n, total = self._nothing()
         for row, name in enumerate(self.names):
             n[row], total[row] = sum_samples(gpu, values[name], self._n_gpus)
-        return Means(self.names, float(time.min()), float(time.max()), n, total)
+        self._n, self._total = self._n + n, self._total + total
+        self.rows += np.bincount(gpu, minlength=self._n_gpus)
+        self.first, self.last = float(np.fmin(self.first, time.min())), float(np.fmax(self.last, time.max()))
+        self._move_recent()
+        bin_ = np.floor(time / self._step).astype(np.int64) - self._recent_from
+        is_recent = bin_ >= 0
+        self._recent.add_rows(gpu[is_recent], bin_[is_recent], {name: values[name][is_recent] for name in self.names})
 
     @property
     def thinned(self) -> float:
@@ -266,7 +232,11 @@ class RunTotals:
 
     def recent(self) -> Means:
         """Return the means over the last minute, as far as it is known, to a few seconds."""
-        return self._recent.means(self.last)
+        n, total = self._nothing()
+        for name in self._recent.n:
+            row = self.names.index(name)
+            n[row], total[row] = self._recent.n[name].sum(axis=1), self._recent.total[name].sum(axis=1)
+        return Means(self.names, max(self._recent_from * self._step, self.first), self.last, n, total)
 
     def settled(self) -> float:
         """Return the unix time, s, up to which every file that still grows has given its rows: what comes is later than
