@@ -10,7 +10,6 @@ from gssr.model import window
 from gssr.model.analyze import Options, analyze
 from gssr.model.live.live_result import Query
 from gssr.model.live.run_totals import RunTotals
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.statistics.gpu_time_counts import CELLS_OF_A_ROW, FEW_CELLS, MOST_CELLS, GpuTimeCounts, most_bins
 
@@ -74,7 +73,7 @@ def test_a_screen_of_very_many_gpus_has_fewer_columns(record: Record, monkeypatc
     gpu, time = ticks(4, 300, 1.0)
     path = record(gpu, time, random_values(len(gpu), 1, 0.0), sampling_ms=1000.0).tails[0][0]
     monkeypatch.setattr("gssr.model.live.answers.MOST_CELLS", 40)
-    watch = Watch(WatchedRecording(path))
+    watch = WatchedRecording(path)
     try:
         grid = watch.look(Query(columns=60, activity=True)).grid
         assert grid.n == 10 and np.isfinite(grid.values).any(axis=0).sum() >= 5

@@ -19,7 +19,6 @@ from gssr.metrics import NAMES
 from gssr.model.live import judge
 from gssr.model.live.live_result import Result
 from gssr.model.live.producer import Producer, Results
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Judgement
 from gssr.model.verdicts.rules import TABLE
@@ -108,7 +107,7 @@ class Screens:
     def __init__(self, path: str) -> None:
         self._came = threading.Condition()
         self._frame: Result | None = None
-        self._producer = Producer([Watch(WatchedRecording(path))], 0.05, self._take)
+        self._producer = Producer([WatchedRecording(path)], 0.05, self._take)
         self._producer.start()
 
     def _take(self, frames: Results) -> None:

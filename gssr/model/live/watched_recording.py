@@ -15,6 +15,7 @@ from gssr.model.live.answers import LAG_COSTS, LAG_SECONDS, last_known_values
 from gssr.model.live.following import LOOK_SECONDS, FollowedRun, Look, newest_looks
 from gssr.model.live.judge_blocks import judge_blocks
 from gssr.model.live.live_result import Query, Result, State, UnreadableError, nothing_yet
+from gssr.model.live.watch import Watch
 from gssr.model.live.watched_files import Files, identities, marks
 from gssr.model.results import Judgement
 from gssr.store.format.rank_ends import RankEnd
@@ -36,9 +37,15 @@ class _ChangedError(Exception):
     """The recording as it is read now has other GPUs than when it was opened, so that positions differ."""
 
 
-class WatchedRecording:
-    """Watches one run of the recording at ``path`` (``run_id`` None: its newest); a WatchSource. The file need not
-    exist yet."""
+class WatchedRecording(Watch):
+    """Watches one run of the recording at ``path`` (``run_id`` None: its newest). The file need not exist yet."""
+
+    run_ids: tuple[str, ...] = ()
+    """The runs of the recording, once it was opened, in the order in which they began."""
+    files_opened: tuple[int, int] = 0, 0
+    """How many of its files were opened when they were opened last, and of how many."""
+    arrived = 0.0
+    """When something new came last."""
 
     def __init__(self, path: str, run_id: str | None = None) -> None:
         self.path = path
@@ -49,7 +56,6 @@ class WatchedRecording:
         self._files: Files = ()
         self._looked = -math.inf
         self.arrived = time.monotonic()
-        """When something new came last."""
         self._run: RunRow | None = None
         self._recorded = "waiting"
         self._events: tuple[Event, ...] = ()
@@ -71,10 +77,6 @@ class WatchedRecording:
         self._judgement: tuple[object, Judgement] | None = None
         """What was asked of live blocks last, and what it was answered."""
         self._judge_again = -math.inf
-        self.run_ids: tuple[str, ...] = ()
-        """The runs of the recording, once it was opened, in the order in which they began."""
-        self.files_opened = 0, 0
-        """How many of its files were opened when they were opened last, and of how many."""
 
     def _note_progress(self, done: int, n_files: int) -> None:
         self.files_opened = done, n_files
@@ -101,7 +103,7 @@ class WatchedRecording:
         """Looking more often than after so many seconds shows nothing new."""
         return LOOK_SECONDS if self.growing and self._opened is not None and self._opened.crowded else 0.0
 
-    def look(self, query: Query, quick: bool) -> Result:
+    def read_result(self, query: Query, quick: bool) -> Result:
         """Return what the query asks for of the recording as it is now, read anew as far as files have changed. With
         ``quick`` the columns of a large run may be wider than asked for, or left out. A recording that may still grow is
         closed again after each look, unless it was just opened and columns were left out. Raises UnreadableError."""

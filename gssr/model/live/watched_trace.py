@@ -30,6 +30,7 @@ from gssr.model.live.live_result import (
     nothing_yet,
 )
 from gssr.model.live.timeline import MOST_BANDS, Timelines, neighbours
+from gssr.model.live.watch import Watch
 from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
 from gssr.model.statistics.grid import choose_width
 from gssr.model.traces.analyze_trace import analyze_timeline
@@ -65,13 +66,13 @@ _COURSE = 100
 _Answer = TypeVar("_Answer")
 
 
-class WatchedTrace:
-    """Watches the trace that ``read`` returns; a WatchSource. ``read`` is called at the first look; ``path``: the file,
+class WatchedTrace(Watch):
+    """Watches the trace that ``read`` returns. ``read`` is called at the first look; ``path``: the file,
     folder or files, as the user named them; ``own``: the user's own metrics."""
 
-    pace = 0.0
-    run_ids: tuple[str, ...] = ()
-    files_opened = 0, 0
+    growing = True
+    """Something more will be known."""
+    arrived = 0.0
 
     def __init__(self, path: str, read: Callable[[], Trace], own: Sequence[Custom] = ()) -> None:
         self._broken_down: tuple[TraceAnalysis, Breakdown | None] | None = None
@@ -84,15 +85,13 @@ class WatchedTrace:
         self._kept: OrderedDict[object, object] = OrderedDict()
         self._worker = ThreadPoolExecutor(1, "gssr-analysis")
         self._asked: dict[str, tuple[object, Future[object]]] = {}
-        self.growing = True
-        """Something more will be known."""
         self.arrived = monotonic()
 
     def close(self) -> None:
         """Cancel analyses that have not begun."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def look(self, query: Query, quick: bool) -> Result:
+    def read_result(self, query: Query, quick: bool) -> Result:
         """Return what the query asks for of the trace, which is read at the first look that is not ``quick``; until then
         the frame says that it is waited for. With ``quick``, what takes long in a large trace (tables, verdicts) is left
         out unless it is known already. The first look after reading is quick, too. Raises UnreadableError."""
