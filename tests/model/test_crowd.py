@@ -48,7 +48,7 @@ class Job:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("watch", "watched_recording", "answers", "following"):
+    for module in ("watch", "watched_recording", "answers", "kept_answers", "following"):
         monkeypatch.setattr(f"gssr.model.live.{module}.time", clock)
     return clock
 

@@ -38,6 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr("gssr.model.live.watched_recording.time", clock)
     monkeypatch.setattr("gssr.model.live.following.time", clock)
     monkeypatch.setattr("gssr.model.live.answers.time", clock)
+    monkeypatch.setattr("gssr.model.live.kept_answers.time", clock)
     return clock
 
 
@@ -471,7 +472,7 @@ def test_every_frame_is_of_one_moment_while_ranks_appear_and_end(tmp_path_factor
     join()
     clock, ended = Clock(), 0
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("watch", "following", "answers"):
+        for module in ("watch", "watched_recording", "following", "answers", "kept_answers"):
             patch.setattr(f"gssr.model.live.{module}.time", clock)
         with closing(WatchedRecording(str(path))) as watch:
             agrees(watch.look(WHOLE))

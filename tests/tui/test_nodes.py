@@ -202,7 +202,7 @@ def test_the_job_screen_says_why_no_gpu_was_recorded(cpu_node: str) -> None:
 
 @pytest.mark.parametrize("n_gpus", [0, 2])
 def test_what_comes_is_shown_and_no_axis_sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_gpus: int) -> None:
-    for name in ("nodes._LAG", "answers.LAG_COSTS"):
+    for name in ("nodes._LAG", "kept_answers.LAG_COSTS"):
         monkeypatch.setattr(f"gssr.model.live.{name}", 0.0)
     writer = Writer(str(tmp_path / "a.sql"))
     writer.begin(

@@ -1,20 +1,18 @@
-"""What a query asks of a recording: columns of time, and means over its window, its last minute and its cursor.
-
-What was computed is kept as long as it stays true: of a finished run for ever, of a growing one until it has grown.
-"""
+"""What a query asks of a recording: columns of time, and means over its window, its last minute and its cursor."""
 
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import DETECTION_METRICS, SCORE_INPUTS
 from gssr.model.findings.notes import FINEST
+from gssr.model.live.kept_answers import KeptAnswers
 from gssr.model.live.live_result import RECENT_SECONDS, Query, Result
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, over_space
@@ -27,8 +25,6 @@ from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import Window
 
-LAG_SECONDS, LAG_COSTS = 5.0, 20
-"""What changes while a run grows is computed anew after max(5 s, 20 times what it took)."""
 QUICK_CELLS = 50_000
 """More than so many (GPU, column) cells are not read for a quick look."""
 MOST_CELLS = 2_000_000
@@ -54,42 +50,6 @@ Read = Callable[[], RunReader]
 _Answer = TypeVar("_Answer")
 
 
-class KeptAnswers:
-    """Answers to questions about a run, each kept as long as it holds: what no longer changes for ever, what grows until it
-    is older than ``lag_seconds`` and than LAG_COSTS times what it took, or, where reading the files is expensive
-    (``seldom``), until ``renew``. Only the ``most`` that were asked for last are kept."""
-
-    def __init__(self, lag_seconds: float, most: int, seldom: bool) -> None:
-        self._lag_seconds, self._most = lag_seconds, most
-        self._renewed = 0.0 if seldom else None
-        self._answers: OrderedDict[tuple[Hashable, bool], tuple[object, float, float]] = OrderedDict()
-        """By question, and whether the answer grows with the run: the answer, when it was found (monotonic s), and how
-        long that took, s."""
-
-    def renew(self) -> None:
-        """Find everything anew that is asked from now on and may have grown."""
-        self._renewed = time.monotonic()
-
-    def find(self, question: Hashable, growing: bool, compute: Callable[[], _Answer]) -> _Answer:
-        """Return the answer that is kept, if it still holds, or what ``compute`` returns. ``growing``: the answer changes
-        as the run grows."""
-        key, now = (question, growing), time.monotonic()
-        found = self._answers.pop(key, None)
-        if found is None or (growing and self._is_old(found[1], found[2], now)):
-            value: object = compute()
-            found = value, now, time.monotonic() - now
-        self._answers[key] = found
-        while len(self._answers) > self._most:
-            self._answers.popitem(last=False)
-        return cast(_Answer, found[0])
-
-    def _is_old(self, found_at: float, cost: float, now: float) -> bool:
-        """Tell whether an answer must be computed anew that was found at a time (monotonic s) and took ``cost`` s."""
-        if self._renewed is not None:
-            return found_at < self._renewed
-        return now - found_at > max(self._lag_seconds, LAG_COSTS * cost)
-
-
 class Answers:
     """Answers queries about one run, whose rows ``tally`` counts. ``interval``: sampling interval, s. ``seldom``:
     reading the files is expensive, so what was read of a growing run stays good until ``renew``."""
@@ -102,7 +62,7 @@ class Answers:
         self._grids: OrderedDict[tuple[str, float, int, int | None], Columns] = OrderedDict()
         self._asked: dict[Columns, float] = {}
         """When each grid was asked for last, monotonic s."""
-        self._answers = KeptAnswers(LAG_SECONDS, _KEPT_MEANS, seldom)
+        self._answers = KeptAnswers(_KEPT_MEANS, seldom=seldom)
         self._host: HostUse | None = None
         """What was read of the nodes last."""
         self._host_read = -math.inf
@@ -330,7 +290,7 @@ class Answers:
         """
         looked_at = query.cursor if what == "moment" else None
         key = (what, query.span or 0.0, looked_at or 0.0) if growing else (what, *window)
-        return self._answers.find(key, growing, compute)
+        return self._answers.find(key, compute, growing)
 
 
 def _up_to(grid: Grid, space: Series, n: int) -> tuple[Grid, Series]:

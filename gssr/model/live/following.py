@@ -18,6 +18,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import without_domains
 from gssr.metrics import THROTTLES
 from gssr.model.live.answers import Answers
+from gssr.model.live.kept_answers import KeptAnswers
 from gssr.model.live.live_result import STALE_SECONDS
 from gssr.model.live.nodes import Nodes
 from gssr.model.live.run_totals import RunTotals
@@ -38,6 +39,7 @@ LOOK_SECONDS = 2.0
 BEHIND_SECONDS = LOOK_SECONDS + PUBLISH_SECONDS
 """What comes of a GPU may be so late, though nothing is wrong."""
 _EARLY = 0.1
+_KEPT = 8
 
 
 def is_crowd(n_files: int) -> bool:
@@ -195,6 +197,8 @@ class FollowedRun:
         self.nodes = without_domains(nodes)
         self.tally = RunTotals(reader, growing, None if self._crowd is None else self._crowd.others())
         self.answers = Answers(self.tally, interval, n_gpus, seldom=self.crowded)
+        self.kept = KeptAnswers(_KEPT)
+        """What else was found out about it."""
         self.timelines = Timelines()
         self.host = Nodes(seldom=self.crowded)
         followed = tails if growing else ()

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.metrics import OF_NODES
-from gssr.model.live.answers import LAG_COSTS, LAG_SECONDS, last_known_values
+from gssr.model.live.answers import last_known_values
 from gssr.model.live.following import LOOK_SECONDS, FollowedRun, Look, newest_looks
 from gssr.model.live.judge_blocks import judge_blocks
 from gssr.model.live.live_result import Query, Result, State, UnreadableError, nothing_yet
@@ -70,13 +70,8 @@ class WatchedRecording(Watch):
         self._gone = False
         self._newest_of_nodes = -math.inf
         """The newest sample of a run without GPUs, unix s."""
-        self._looks: tuple[float, dict[int, Look]] = (-math.inf, {})
-        """What was on the GPUs at a time that was looked at."""
         self._marks: Files = ()
         """Of a lost run: the files' sizes and times, which tell that it is found again."""
-        self._judgement: tuple[object, Judgement] | None = None
-        """What was asked of live blocks last, and what it was answered."""
-        self._judge_again = -math.inf
 
     def _note_progress(self, done: int, n_files: int) -> None:
         self.files_opened = done, n_files
@@ -309,30 +304,33 @@ class WatchedRecording(Watch):
         read. {} for a run of very many files."""
         if run.crowded:
             return {}
-        known = run.looks
-        if not live:
-            if self._looks[0] != end:
-                self._looks = end, {}
-                for rows in self._read().gpu_processes(Window(end - SILENT_SECONDS, end + _EDGE)):
-                    newest_looks(rows, self._looks[1])
-            known = self._looks[1]
+
+        def read() -> dict[int, Look]:
+            """Read the newest looks before ``end``."""
+            found: dict[int, Look] = {}
+            for rows in self._read().gpu_processes(Window(end - SILENT_SECONDS, end + _EDGE)):
+                newest_looks(rows, found)
+            return found
+
+        known = run.looks if live else run.kept.find(("processes", end), read)
         return {gpu: own for gpu, (when, own) in sorted(known.items()) if when >= end - SILENT_SECONDS}
 
     def _judged(self, frame: Result, run: FollowedRun, quick: bool) -> Result:
         """Return the frame of a run of very many files with a judgement of what their live blocks counted. It is kept
         for some seconds. ``quick``: columns that are read for it may be coarser."""
-        query, begun = frame.query, time.monotonic()
-        assert query.causes is not None
-        asked = (query.span, query.end, query.gpus, query.causes)
-        if self._judgement is None or asked != self._judgement[0] or begun > self._judge_again:
+        query, table = frame.query, frame.query.causes
+        assert table is not None
+
+        def judge_now() -> Judgement:
+            """Judge the frame's window by what tells work from waiting."""
             lead, grid = run.tally.best(), frame.grid
             if lead is not None and lead != grid.metric:
                 own = replace(query, metric=lead, cursor=None, activity=False, energy=False)
                 grid = run.answers.show(replace(frame, query=own), self._read, True, quick).grid
-            self._judgement = asked, judge_blocks(replace(frame, grid=grid), query.causes)
-            now = time.monotonic()
-            self._judge_again = now + max(LAG_SECONDS, LAG_COSTS * (now - begun))
-        return replace(frame, judgement=self._judgement[1])
+            return judge_blocks(replace(frame, grid=grid), table)
+
+        judgement = run.kept.find(("judgement", query.span, query.end, query.gpus, table), judge_now, growing=True)
+        return replace(frame, judgement=judgement)
 
     def _blank(self, query: Query) -> Result:
         """Return the frame of a run that has nothing to show yet."""
