@@ -13,11 +13,11 @@ from gssr.model.live.live_result import RECENT_SECONDS
 from gssr.model.results import Means
 from gssr.model.statistics.gpu_time_counts import GpuTimeCounts
 from gssr.model.statistics.grid import Spans
+from gssr.model.statistics.sources import RollupSource
 from gssr.model.statistics.sums import add_buckets, sum_samples
 from gssr.store.format.buckets import Buckets
 from gssr.store.format.sample_arrays import derive
 from gssr.store.format.schema import LEVELS
-from gssr.store.read.everything import totals
 from gssr.store.read.recording import RunReader
 from gssr.store.read.window_edges import ALL_TIME, Window
 
@@ -85,10 +85,17 @@ class RunTotals:
     def _read(self, reader: RunReader, growing: bool, gpus: Ints | None) -> None:
         """Read, of these GPUs (positions; None: all), the totals of the whole run, those of its last minute if it is
         ``growing``, and the newest value of each metric. Nothing is left to do if there are no samples."""
-        for own in totals(reader, self.counted, gpus, ALL_TIME, self._gap):
-            self._count_whole(own)
+        own = np.arange(self._n_gpus) if gpus is None else gpus
+        whole = RollupSource(reader, own, 0).sums(self.counted, ALL_TIME, self._gap)
+        self.first, self.last = whole.sums.start, whole.sums.end
         if math.isnan(self.last):
             return
+        self.rows[own], self.n_gaps[own] = whole.n_rows, whole.n_gaps
+        self.first_time[own], self.last_time[own] = whole.first_time, whole.last_time
+        for at, name in enumerate(whole.sums.names):
+            if name in self.names:
+                row = self.names.index(name)
+                self._n[row, own], self._total[row, own] = whole.sums.n[at], whole.sums.total[at]
         if growing:
             self._folded_until = self.last
             self._move_recent()
@@ -114,19 +121,6 @@ class RunTotals:
             column = newest.values[name]
             present = np.isfinite(column)
             self.latest[row, newest.gpu[present]] = column[present]
-
-    def _count_whole(self, own: Buckets) -> None:
-        """Add GPUs' totals over the whole run, one bucket for each of these GPUs."""
-        if not len(own.gpu):
-            return
-        rows, gaps, first, last = own.vectors[:, :4].T
-        self.rows[own.gpu] = rows
-        self.n_gaps[own.gpu] = gaps
-        self.first = float(np.fmin(self.first, np.fmin.reduce(first)))
-        self.last = float(np.fmax(self.last, np.fmax.reduce(last)))
-        add_buckets(self.names, own.gpu, own.vectors, own.layout, self._n, self._total)
-        self.first_time[own.gpu] = np.fmin(self.first_time[own.gpu], first)
-        self.last_time[own.gpu] = np.fmax(self.last_time[own.gpu], last)
 
     def means_of(self, buckets: Buckets, window: Window) -> Means:
         """Return the means over the rollups of a window."""
