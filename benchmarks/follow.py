@@ -13,7 +13,6 @@ from benchmarks.table import Figure
 from benchmarks.terminal import Terminal, on_terminal
 from gssr.model.live.following import LOOK_SECONDS
 from gssr.model.live.live_result import Query
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 
 MEMORY = "/dev/shm"
@@ -70,7 +69,7 @@ def _called(case: Case) -> str:
 
 def _watched(path: Path, case: Case, looks: int) -> Iterator[Figure]:
     query = Query(columns=60)
-    watch = Watch(WatchedRecording(str(path)))
+    watch = WatchedRecording(str(path))
     began = time.thread_time()
     frame = watch.look(query)
     yield Figure(f"{_called(case)}: opening them, CPU", time.thread_time() - began, "s")

@@ -56,7 +56,7 @@ def measure(n: int = 5_000_000) -> Iterator[Figure]:
     gc.set_threshold(20_000, 10, 10)  # as gssr does
     for n_gpus, streams in ((25_000, 8), (200_000, 1), (0, 0)):
         trace = many_streams(n_gpus, streams, n) if n_gpus else many_threads(200_000, n)
-        watch = Watch(WatchedTrace("made", lambda trace=trace: trace))  # type: ignore[misc]
+        watch = WatchedTrace("made", lambda trace=trace: trace)  # type: ignore[misc]
         rows = f"{n_gpus:,} GPUs x {streams} streams" if n_gpus else "200,000 threads"
         about = f"{rows}, {n / 1e6:g} M intervals"
         begun = time.process_time()

@@ -25,25 +25,22 @@ Work = Callable[[Pilot[int]], Awaitable[None]]
 
 def judged(path: str, query: Query) -> Result:
     """A recording as the screen sees it once it is judged."""
-    with closing(Watch(WatchedRecording(path))) as watch:
+    with closing(WatchedRecording(path)) as watch:
         frame = watch.look(replace(query, causes=TABLE))
     asked = asked_of(frame)
-    return frame if asked is None else replace(frame, judgement=answer(*asked))
+    return frame if asked is None else replace(frame, judgement=answer(asked))
 
 
-class Fixed:
+class Fixed(Watch):
     """What is watched where a result was made by hand."""
 
-    pace = 0.0
     growing = False
     arrived = 0.0
-    run_ids: tuple[str, ...] = ()
-    files_opened = 0, 0
 
     def __init__(self, result: Result) -> None:
         self.path, self._result = result.path, result
 
-    def look(self, query: Query, quick: bool) -> Result:  # noqa: ARG002 - as all that can be watched
+    def read_result(self, query: Query, quick: bool) -> Result:  # noqa: ARG002 - as all that can be watched
         return replace(self._result, query=query)
 
     def close(self) -> None:
@@ -54,7 +51,7 @@ def live_screen(
     *watched: str | Watch, glyphs: Glyphs = UTF8, colors: int = 256, view: View | None = None
 ) -> LiveScreen:
     """The live screen of recordings by their paths, or of what is watched otherwise."""
-    watches = [Watch(WatchedRecording(each)) if isinstance(each, str) else each for each in watched]
+    watches = [WatchedRecording(each) if isinstance(each, str) else each for each in watched]
     app = LiveScreen(watches, glyphs, 10.0, colors)
     app.view = view or app.view
     return app

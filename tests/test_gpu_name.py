@@ -13,7 +13,6 @@ import gssr
 from gssr.cli import main
 from gssr.gpu_name import gpu_label, is_named, without_domains
 from gssr.model.live.live_result import Query
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.format.rows import Gpu
 from gssr.tui.export import to_csv
@@ -74,7 +73,7 @@ def test_four_instances_of_one_gpu_have_four_names_the_same_everywhere(
     page = capsys.readouterr().out
     report = tmp_path / "report.html"
     assert main(["analyze", "--report", str(report), str(instances)]) == 0
-    with closing(Watch(WatchedRecording(str(instances)))) as watch:
+    with closing(WatchedRecording(str(instances))) as watch:
         frame = watch.look(Query(columns=60))
     assert [frame.place(gpu) for gpu in range(4)] == names
     assert main(["export", "--format", "csv", "--tables", "gpus", "-o", str(tmp_path / "csv"), str(instances)]) == 0

@@ -162,7 +162,6 @@ def _watch(own: Monitor, options: argparse.Namespace, begin: screen.ScreenStart)
     make no sense.
     """
     screen.put_off_garbage()
-    from gssr.model.live.watch import Watch
     from gssr.model.live.watched_recording import WatchedRecording
     from gssr.model.verdicts.rules import from_environment
     from gssr.render.cells import clean
@@ -177,7 +176,7 @@ def _watch(own: Monitor, options: argparse.Namespace, begin: screen.ScreenStart)
         return bool(why)
 
     app = TopScreen(
-        Watch(WatchedRecording(own.path)), own.fd, own.lines, leaves, glyph_set(options.ascii or not screen.speaks_utf8()),
+        WatchedRecording(own.path), own.fd, own.lines, leaves, glyph_set(options.ascii or not screen.speaks_utf8()),
         begin.hz, screen.colors(), begin.theme, from_environment(), _are_hosts(options),
     )  # fmt: skip
     begin.apply(app)

@@ -17,7 +17,7 @@ from gssr.commands.inputs import chosen_runs, looking_at, not_yet, own_recording
 
 if TYPE_CHECKING:
     from gssr.model.custom_metrics import Custom
-    from gssr.model.live.watch import Watch, WatchSource
+    from gssr.model.live.watch import Watch
     from gssr.model.live.watched_recording import WatchedRecording
     from gssr.model.verdicts.table import RuleTable
     from gssr.profile.screen import ScreenArguments
@@ -34,7 +34,6 @@ def show(beside: "ScreenArguments") -> int:
 
     gc.enable()  # a screen makes garbage; what it was forked from may not
 
-    from gssr.model.live.watch import Watch
     from gssr.model.live.watched_recording import WatchedRecording
     from gssr.model.verdicts.rules import TABLE, from_environment
     from gssr.profile.screen import DRAWN, OVER, REQUESTS, USED
@@ -58,7 +57,7 @@ def show(beside: "ScreenArguments") -> int:
 
     said = (lambda: tell(DRAWN), lambda: tell(OVER), lambda: tell(USED))
     job = WatchedJob(beside.log, beside.log_start, beside.notices, *said, REQUESTS, tell, leave)
-    watch = Watch(WatchedRecording(beside.recording, beside.run_id))
+    watch = WatchedRecording(beside.recording, beside.run_id)
     table, wrong = TABLE, ""
     try:
         table = from_environment()
@@ -294,7 +293,6 @@ def watches_of(
     Raises:
         ValueError: recordings and traces are named together, or an argument is for the other kind.
     """
-    from gssr.model.live.watch import Watch
     from gssr.model.live.watched_recording import WatchedRecording
     from gssr.recognise import MEMORY
 
@@ -303,7 +301,7 @@ def watches_of(
         if ranks is not None:
             raise ValueError(f"--ranks: is for traces: {names[0]} is none")
         first = _with_traces(WatchedRecording(names[0], run_id), run_id, attach, offset)
-        return [Watch(first), *(Watch(WatchedRecording(name)) for name in names[1:])]
+        return [first, *(WatchedRecording(name) for name in names[1:])]
     memory = traces_among(traces, (MEMORY,))
     if memory and len(memory) < len(names):
         other = next(name for name in names if name not in memory)
@@ -322,11 +320,11 @@ def watches_of(
     if memory:
         if ranks is not None:
             raise ValueError(f"--ranks: is for traces: {memory[0]} holds memory")
-        return [Watch(WatchedTrace(memory[0], partial(_memory, memory)))]
+        return [WatchedTrace(memory[0], partial(_memory, memory))]
     try:
-        return [Watch(WatchedTrace(run.name, run.timeline, own)) for run in open_runs(traces, ranks=ranks)]
+        return [WatchedTrace(run.name, run.timeline, own) for run in open_runs(traces, ranks=ranks)]
     except TraceError:  # the screen says of which
-        return [Watch(WatchedTrace(name, partial(_timeline, name, ranks), own)) for name in traces]
+        return [WatchedTrace(name, partial(_timeline, name, ranks), own) for name in traces]
 
 
 def _timeline(name: str, ranks: str | None) -> "Timeline":
@@ -351,7 +349,7 @@ def _memory(names: Sequence[str]) -> "Timeline":
 
 def _with_traces(
     recording: "WatchedRecording", run_id: str | None, attach: Sequence[str], offset: float | None
-) -> "WatchSource":
+) -> "Watch":
     """Join a recording with its traces, if it has a folder for them or some are named; else return it as it is.
 
     ``run_id``: the run that is shown, None: the newest; ``offset``: s to add to the times of the named ones.

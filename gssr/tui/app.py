@@ -458,7 +458,7 @@ class LiveScreen(KeysInOrder):
         shown = self.results[0].run
         for run_id in reversed(watch.run_ids):
             if shown is None or run_id != shown.run_id:
-                self._watches.append(Watch(WatchedRecording(watch.path, run_id)))
+                self._watches.append(WatchedRecording(watch.path, run_id))
 
     def _play(self) -> None:
         """Move the window on by the time since the last call (at most a second), while the recording is played."""

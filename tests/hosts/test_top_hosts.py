@@ -16,7 +16,6 @@ from gssr.cli import _parser
 from gssr.commands.top import _start
 from gssr.gpu_name import gpu_label
 from gssr.model.live.live_result import Query
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.profile.hosts import collector
 from gssr.profile.hosts.reach import by_ssh
@@ -275,7 +274,7 @@ def test_the_run_ends_with_the_last_host_and_is_never_live_again(
     script(tmp_path / "n2", f"#!/bin/sh\necho '{said}'\nexec sleep 1000\n")
     words = ["top", "--lines", "--sampling-time=50", "--backend=synthetic:train:2"]
     with monitor_hosts(by_ssh(["n1", "n2"], str(tmp_path / "gssr"), words), None, 50.0) as own:
-        watch = Watch(WatchedRecording(own.path))
+        watch = WatchedRecording(own.path)
 
         def state() -> str:
             return watch.look(Query()).state

@@ -48,7 +48,7 @@ class Job:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("watch", "watched_recording", "answers", "following"):
+    for module in ("watch", "watched_recording", "answers", "kept_answers", "following"):
         monkeypatch.setattr(f"gssr.model.live.{module}.time", clock)
     return clock
 
@@ -64,7 +64,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 def watch(job: Job, clock: Clock) -> Iterator[Watch]:
     assert clock.seconds  # it stands still from before the first look on
     job.grow(100)
-    watch = Watch(WatchedRecording(str(job.path)))
+    watch = WatchedRecording(str(job.path))
     yield watch
     watch.close()
 
@@ -120,7 +120,7 @@ def test_the_first_picture_does_not_wait_for_what_only_the_files_tell(job, clock
         return open_it(path, *others)
 
     monkeypatch.setattr(watched_recording, "open_recording", count)
-    with closing(Watch(WatchedRecording(str(job.path)))) as watch:
+    with closing(WatchedRecording(str(job.path))) as watch:
         assert watch.files_opened == (0, 0)
         frame = watch.look(replace(WHOLE, score_columns=8, causes=TABLE), quick=True)
         assert watch.files_opened == (4, 5)
@@ -149,7 +149,7 @@ def test_columns_hold_the_means_of_their_rows(job, watch, clock):
     for _ in range(40):
         job.grow(4)
         frame = looked(watch, clock, query)
-    afresh = Watch(WatchedRecording(str(job.path)))
+    afresh = WatchedRecording(str(job.path))
     other = afresh.look(query)
     afresh.close()
     assert (frame.grid.start, frame.grid.width) == (other.grid.start, other.grid.width) and frame.grid.width == 5.0
@@ -232,7 +232,7 @@ def test_a_node_of_which_nothing_comes_is_stale_with_its_age_and_no_other(job, w
 def test_a_node_whose_clock_is_slow_is_not_stale_while_its_samples_come(job, clock):
     job.ranks[1].now -= 6.0
     job.grow(100)
-    watch = Watch(WatchedRecording(str(job.path)))
+    watch = WatchedRecording(str(job.path))
     watch.look(WHOLE)
     job.grow(4)
     frame = looked(watch, clock)
@@ -281,7 +281,7 @@ def test_what_blocks_tell_is_judged_while_it_runs_and_the_rest_is_known_after_it
     for rank in job.ranks[:2]:
         rank.idle = True
     job.grow(100)
-    with closing(Watch(WatchedRecording(str(job.path)))) as watch:
+    with closing(WatchedRecording(str(job.path))) as watch:
         looked(watch, clock, asked)
         job.grow(60)
         for query in (asked, replace(asked, metric="power_usage", gpus=(0, 1, 6, 7)), replace(asked, span=30.0)):
@@ -302,7 +302,7 @@ def test_what_blocks_tell_is_judged_while_it_runs_and_the_rest_is_known_after_it
             frame = frame if frame.state == "ended" else looked(watch, clock, asked, 10.0)
         wanted = asked_of(frame)
         assert frame.state == "ended" and wanted is not None
-        whole = answer(*wanted)
+        whole = answer(wanted)
         assert {verdict.code for verdict in whole.verdicts} == _verdicts(job)
         assert LATER not in whole.abstentions.values()
 
@@ -310,7 +310,7 @@ def test_what_blocks_tell_is_judged_while_it_runs_and_the_rest_is_known_after_it
 def test_a_run_of_many_files_is_judged_seldom_and_asked_anew_when_the_view_changes(job: Job, clock: Clock) -> None:
     job.grow(100)
     asked = replace(WHOLE, causes=TABLE)
-    with closing(Watch(WatchedRecording(str(job.path)))) as watch:
+    with closing(WatchedRecording(str(job.path))) as watch:
         first = looked(watch, clock, asked).judgement
         job.grow(4)
         assert looked(watch, clock, asked, 2.0).judgement is first

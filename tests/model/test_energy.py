@@ -12,7 +12,6 @@ from gssr.cli import main
 from gssr.model.analyze import Options, analyze
 from gssr.model.fleet.figures import read_figures
 from gssr.model.live.live_result import Query
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.read.recording import RunReader
 
@@ -44,7 +43,7 @@ def _everywhere(reader: RunReader, capsys: pytest.CaptureFixture[str]) -> list[f
     told.append(figures.energy_j)
     assert main(["compare", path, path, "--json"]) == 0
     told.append(json.loads(capsys.readouterr().out)["comparisons"][0]["energy_j"]["b"])
-    with closing(Watch(WatchedRecording(path))) as watch:
+    with closing(WatchedRecording(path)) as watch:
         told.append(watch.look(Query("sm_active", energy=True)).energy_j)
     return told
 

@@ -8,7 +8,6 @@ import pytest
 from gssr.metrics import METRICS, THROTTLES
 from gssr.model.live import watched_recording as watching
 from gssr.model.live.live_result import Query
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.write.writer import Writer
 
@@ -43,13 +42,13 @@ def _sample(writer: Writer, seconds: range) -> None:
 def test_throttling_is_the_share_of_samples_also_while_a_recording_grows(tmp_path):
     writer = _begun(tmp_path / "a.sql")
     _sample(writer, range(50))
-    watch = Watch(WatchedRecording(str(tmp_path / "a.sql")))
+    watch = WatchedRecording(str(tmp_path / "a.sql"))
     assert watch.look(Query()).whole.per_gpu("hw_thermal")[0] == 0.5
     _sample(writer, range(50, 101))
     grown = watch.look(Query()).whole
     watch.close()
     writer.finish(START + 101, 0, "completed", START + 101)
-    for whole in (grown, Watch(WatchedRecording(str(tmp_path / "a.sql"))).look(Query()).whole):
+    for whole in (grown, WatchedRecording(str(tmp_path / "a.sql")).look(Query()).whole):
         assert whole.per_gpu("hw_thermal")[0] == pytest.approx(50 / 101)
         assert whole.per_gpu("sw_power_cap")[0] == 0.0
         assert all(np.isnan(whole.per_gpu(name)[1]) for name in THROTTLES)
@@ -59,7 +58,7 @@ def test_columns_are_as_wide_as_asked_for(tmp_path):
     writer = _begun(tmp_path / "a.sql")
     _sample(writer, range(120))
     grid = (
-        Watch(WatchedRecording(str(tmp_path / "a.sql")))
+        WatchedRecording(str(tmp_path / "a.sql"))
         .look(Query(columns=30, span=600.0, end=START + 600.0, width=20.0))
         .grid
     )
@@ -70,7 +69,7 @@ def test_columns_are_as_wide_as_asked_for(tmp_path):
 def test_where_the_work_begins_is_looked_for_when_asked(tmp_path):
     writer = _begun(tmp_path / "a.sql")
     _sample(writer, range(200))
-    watch = Watch(WatchedRecording(str(tmp_path / "a.sql")))
+    watch = WatchedRecording(str(tmp_path / "a.sql"))
     assert watch.look(Query()).active_from is None
     found = watch.look(Query(activity=True)).active_from
     assert found is not None and abs(found - START - 40) <= 2
@@ -91,7 +90,7 @@ def test_rows_that_come_while_a_growing_recording_is_read_leave_no_hole_in_its_c
     monkeypatch.setattr(watching, "open_recording", opened)
     monkeypatch.setattr(watching, "LOOK_AGAIN", 0.0)
     monkeypatch.setattr(watching, "OPEN_COSTS", 0)
-    watch = Watch(WatchedRecording(str(tmp_path / "a.sql")))
+    watch = WatchedRecording(str(tmp_path / "a.sql"))
     for width in (1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25):
         before = written[0]
         values = watch.look(Query(columns=1000, width=width)).grid.values[0, :: round(1 / width)]

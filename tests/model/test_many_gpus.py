@@ -8,10 +8,8 @@ from ticks import Record, random_values, ticks
 
 from gssr.model import window
 from gssr.model.analyze import Options, analyze
-from gssr.model.live import run_totals
 from gssr.model.live.live_result import Query
 from gssr.model.live.run_totals import RunTotals
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.statistics.gpu_time_counts import CELLS_OF_A_ROW, FEW_CELLS, MOST_CELLS, GpuTimeCounts, most_bins
 
@@ -62,7 +60,6 @@ def test_a_tally_made_in_pieces_is_that_of_the_whole(record: Record, monkeypatch
     reader = record(gpu[kept], time[kept], random_values(kept.sum(), 1, 0.1), 9, sampling_ms=1000.0)
     whole = RunTotals(reader, False)
     monkeypatch.setattr("gssr.store.read.whole_run.VECTORS_AT_ONCE", 2)
-    monkeypatch.setattr(run_totals, "_MANY", 0)
     apart = RunTotals(reader, False)
     assert whole.n_gaps.tolist() == apart.n_gaps.tolist() == [0, 0, 1, 0, 0, 0, 0, 0, 0]
     for name in ("rows", "last_time", "latest"):
@@ -76,7 +73,7 @@ def test_a_screen_of_very_many_gpus_has_fewer_columns(record: Record, monkeypatc
     gpu, time = ticks(4, 300, 1.0)
     path = record(gpu, time, random_values(len(gpu), 1, 0.0), sampling_ms=1000.0).tails[0][0]
     monkeypatch.setattr("gssr.model.live.answers.MOST_CELLS", 40)
-    watch = Watch(WatchedRecording(path))
+    watch = WatchedRecording(path)
     try:
         grid = watch.look(Query(columns=60, activity=True)).grid
         assert grid.n == 10 and np.isfinite(grid.values).any(axis=0).sum() >= 5

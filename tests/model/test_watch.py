@@ -38,6 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr("gssr.model.live.watched_recording.time", clock)
     monkeypatch.setattr("gssr.model.live.following.time", clock)
     monkeypatch.setattr("gssr.model.live.answers.time", clock)
+    monkeypatch.setattr("gssr.model.live.kept_answers.time", clock)
     return clock
 
 
@@ -47,7 +48,7 @@ def watching() -> "Callable[[object], Watch]":
     made: list[Watch] = []
 
     def watch(path: object) -> Watch:
-        made.append(Watch(WatchedRecording(str(path))))
+        made.append(WatchedRecording(str(path)))
         return made[-1]
 
     yield watch  # type: ignore[misc]
@@ -120,7 +121,7 @@ def test_nodes_of_a_growing_run_are_read_again_only_where_a_query_asks_for_them(
 def test_whatever_is_looked_at_in_between_every_frame_holds_the_rows(tmp_path_factory, steps, seed):
     run = Growing(tmp_path_factory.mktemp("r") / "a.sql", n_gpus=2, seed=seed)
     run.grow(2)
-    watch = Watch(WatchedRecording(str(run.path)))
+    watch = WatchedRecording(str(run.path))
     for which, ticks in steps:
         run.grow(ticks)
         frame = watch.look(QUERIES[which])
@@ -471,9 +472,9 @@ def test_every_frame_is_of_one_moment_while_ranks_appear_and_end(tmp_path_factor
     join()
     clock, ended = Clock(), 0
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("watch", "following", "answers"):
+        for module in ("watch", "watched_recording", "following", "answers", "kept_answers"):
             patch.setattr(f"gssr.model.live.{module}.time", clock)
-        with closing(Watch(WatchedRecording(str(path)))) as watch:
+        with closing(WatchedRecording(str(path))) as watch:
             agrees(watch.look(WHOLE))
             for what, amount, query in steps:
                 if what == "join":
@@ -609,7 +610,7 @@ def test_hosts_are_named_without_the_domain_that_they_share(tmp_path: Path) -> N
     for pattern, nodes in cases.items():
         with sqlite3.connect(path) as connection:
             connection.execute("UPDATE gpus SET node = replace(?, '{}', gpu / 9)", (pattern,))
-        watch = Watch(WatchedRecording(str(path)))
+        watch = WatchedRecording(str(path))
         frame = watch.look(WHOLE)
         watch.close()
         assert frame.nodes == nodes and frame.place(0) == f"{nodes[0]}:0"

@@ -17,7 +17,6 @@ import pytest
 from supervised import ROOT
 
 from gssr.model.live.live_result import Query
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.profile.sampling import gpu_processes
 from gssr.store.read.recording import open_recording
@@ -142,7 +141,7 @@ def test_a_monitor_sees_everybodys_each_second(tmp_path, start, driver) -> None:
     workload, _ = ids(tmp_path)
     put(tmp_path, (0, workload, 1000, 40), (0, stranger.pid, 700, 5), (1, 1, 1, 1))
     until(lambda: len([look for look in looks(tmp_path, 0) if len(look) == 2]) >= 3, "three looks")
-    watch = Watch(WatchedRecording(str(tmp_path / "a.sql")))
+    watch = WatchedRecording(str(tmp_path / "a.sql"))
     until(lambda: watch.look(Query()).state == "live" and watch.look(Query()).processes, "a frame")
     put(tmp_path, (0, workload, 1000, 40))
 

@@ -33,7 +33,7 @@ import sys
 from gssr.model.live.live_result import Query
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.live.watch import Watch
-watch = Watch(WatchedRecording(sys.argv[1]))
+watch = WatchedRecording(sys.argv[1])
 assert watch.look(Query(rows=30, columns=150, activity=True, energy=True), quick=True).problem is None
 """
 

@@ -117,7 +117,7 @@ def test_the_live_screen_has_no_socket_but_a_pair_of_its_own(tmp_path: Path, wat
         "from gssr.model.live.watch import Watch; from gssr.render.glyphs import UTF8;"
         "from gssr.tui.app import LiveScreen\n"
         "async def run():\n"
-        "    app = LiveScreen([Watch(WatchedRecording('none.sql'))], UTF8, 10.0, 256)\n"
+        "    app = LiveScreen([WatchedRecording('none.sql')], UTF8, 10.0, 256)\n"
         "    async with app.run_test() as pilot: await pilot.pause(0.2)\n"
         "asyncio.run(run())\n"
     )

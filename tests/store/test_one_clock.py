@@ -12,7 +12,6 @@ from sample_rows import START
 
 from gssr.model.analyze import Options, analyze
 from gssr.model.live.live_result import Query
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.merge import merge
@@ -148,7 +147,7 @@ def test_a_frame_of_a_running_job_is_by_one_clock(tmp_path: Path) -> None:
     frames = []
     for name, off in (("right", 0.0), ("off", OFF)):
         (tmp_path / name).mkdir()
-        with closing(Watch(WatchedRecording(str(_write(tmp_path / f"{name}/a.sql", off, merged=False))))) as watch:
+        with closing(WatchedRecording(str(_write(tmp_path / f"{name}/a.sql", off, merged=False)))) as watch:
             frames.append(watch.look(Query("sm_active", columns=60)))
     right, off = frames
     assert (off.first, off.last) == pytest.approx((right.first, right.last), abs=1e-5)

@@ -12,7 +12,6 @@ from sample_rows import START, STEP
 from gssr.model.analyze import analyze
 from gssr.model.fleet.figures import read_figures
 from gssr.model.live.live_result import Query
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.profile.recorder import Afterword
 from gssr.store.format.rank_ends import RankEnd
@@ -115,13 +114,13 @@ def test_a_loss_is_on_the_next_frame_while_the_others_go_on(tmp_path: Path) -> N
     folder = tmp_path / "run.sql.d"
     for path in folder.iterdir():
         os.utime(path)  # just written
-    with closing(Watch(WatchedRecording(str(recording)))) as watch:
+    with closing(WatchedRecording(str(recording))) as watch:
         frame = watch.look(Query())
         assert frame.state == "live" and frame.ranks_stopped == ()
         for path in folder.glob("node0.1.*"):
             os.utime(path, (START, START))
         watch.look(Query())
-        watch._source._looked = 0.0  # as after LOOK_AGAIN
+        watch._looked = 0.0  # as after LOOK_AGAIN
         for path in folder.glob("node0.0.*"):
             os.utime(path)
         frame = watch.look(Query())

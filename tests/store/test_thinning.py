@@ -18,7 +18,6 @@ from gssr.backends.replay import ReplayBackend
 from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
 from gssr.model.live.live_result import Query
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.format.rollup import Rollups
 from gssr.store.format.schema import SKETCHES, YOUNG_SECONDS
@@ -258,12 +257,12 @@ class _DiesWithin:
 def test_who_watches_a_thinned_run_counts_all_of_it_however_late_it_looks(tmp_path, keep):
     writer = begun(tmp_path / "a.sql", keep)
     go_on(writer, 0, 100)
-    watch = Watch(WatchedRecording(str(tmp_path / "a.sql")))
+    watch = WatchedRecording(str(tmp_path / "a.sql"))
     counts = [watch.look(Query(metric="power_usage")).n_rows]
     for first, last in ((100, 200), (200, 2400), (2400, 2450)):  # in between it was asleep for half an hour
         go_on(writer, first, last)
         for _ in range(100):
-            watch._source._looked = -math.inf  # it looks for files only every other second
+            watch._looked = -math.inf  # it looks for files only every other second
             frame = watch.look(Query(metric="power_usage", columns=60))
             if frame.n_rows == GPUS * last:
                 break
@@ -276,7 +275,7 @@ def test_who_watches_a_thinned_run_counts_all_of_it_however_late_it_looks(tmp_pa
     end = START + 2450 * STEP
     assert writer.finish(end, 0, "completed", end)
     for _ in range(100):
-        watch._source._looked = -math.inf
+        watch._looked = -math.inf
         frame = watch.look(Query(metric="power_usage", span=60.0, columns=20))
         if frame.state == "ended":
             break

@@ -11,7 +11,6 @@ from textual.pilot import Pilot
 from textual.widgets import Static, Tabs
 
 from gssr.commands.tui import watches_of
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.report.live.call_outline import COLUMNS as COLUMNS_OF_TREE
@@ -34,7 +33,7 @@ from exchanging import exchanging
 
 
 def of_trace(timeline: Timeline, glyphs: Glyphs = UTF8) -> LiveScreen:
-    return LiveScreen([Watch(WatchedTrace("trace.json", lambda: timeline))], glyphs, 10.0, 256)
+    return LiveScreen([WatchedTrace("trace.json", lambda: timeline)], glyphs, 10.0, 256)
 
 
 async def to_calls(app: LiveScreen, pilot: Pilot[int]) -> None:

@@ -17,7 +17,6 @@ from textual.widgets._toast import Toast
 from gssr import from_pandas
 from gssr.backends.synthetic.bulk import START, generate
 from gssr.model.live.live_result import Query, Result
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.verdicts import limits_of, texts_of
@@ -53,11 +52,11 @@ def test_until_there_is_a_result_it_says_what_it_reads(recording: str) -> None:
     class Slow(WatchedRecording):
         """A recording that takes long to read."""
 
-        def look(self, query: Query, quick: bool) -> Result:
+        def read_result(self, query: Query, quick: bool) -> Result:
             may_read.wait(60)
-            return super().look(query, quick)
+            return super().read_result(query, quick)
 
-    app = live_screen(Watch(Slow(recording)))
+    app = live_screen(Slow(recording))
     app.reading = "reading imbalanced.sql"
 
     async def run() -> None:
@@ -513,7 +512,7 @@ def test_below_the_least_size_the_lowest_gpus_are_told(recording: str) -> None:
 
 @pytest.mark.parametrize("theme", ["gssr", "gssr-viridis", "ansi-light", "colourless", "nord"])
 def test_every_theme_draws(recording: str, theme: str) -> None:
-    app = LiveScreen([Watch(WatchedRecording(recording))], UTF8, 10.0, 256, theme)
+    app = LiveScreen([WatchedRecording(recording)], UTF8, 10.0, 256, theme)
 
     async def steps(pilot: Pilot[int]) -> None:
         assert app.theme == theme and "every GPU over time" in seen(app)

@@ -16,7 +16,6 @@ from gssr.api.writing import from_pandas
 from gssr.metrics import NAMES, OF_NODES, metric_named
 from gssr.model.live.judge import asked_of
 from gssr.model.live.live_result import Query, Result
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.verdicts.rules import TABLE
 from gssr.report.live.metric_scales import full_scale
@@ -72,12 +71,12 @@ def cpu_node(fake_driver, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def looked(path: str, **asked: object) -> Result:
-    with closing(Watch(WatchedRecording(path))) as watch:
+    with closing(WatchedRecording(path)) as watch:
         return watch.look(replace(Query(), **asked))  # type: ignore[arg-type]
 
 
 def scene_of(path: str, view: View) -> Scene:
-    with closing(Watch(WatchedRecording(path))) as watch:
+    with closing(WatchedRecording(path)) as watch:
         return Scene(watch.look(view.query(80)), None, view)
 
 
@@ -146,7 +145,7 @@ def test_the_rules_are_asked_the_same_whatever_metric_is_looked_at(job: str) -> 
     own, of_nodes = (scene_of(job, replace(view, metric=metric)).frame for metric in ("", "host:cpu_utilization"))
     asked = [asked_of(replace(frame, query=replace(frame.query, causes=None))) for frame in (own, of_nodes)]
     assert asked[0] is None  # nobody asks
-    with closing(Watch(WatchedRecording(job))) as watch:
+    with closing(WatchedRecording(job)) as watch:
         frames = [watch.look(replace(view.query(80), metric=name, causes=TABLE)) for name in ("", "host:read_bytes")]
     assert asked_of(frames[0]) == asked_of(frames[1]) is not None
 
@@ -203,7 +202,7 @@ def test_the_job_screen_says_why_no_gpu_was_recorded(cpu_node: str) -> None:
 
 @pytest.mark.parametrize("n_gpus", [0, 2])
 def test_what_comes_is_shown_and_no_axis_sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_gpus: int) -> None:
-    for name in ("nodes._LAG", "answers.LAG_COSTS"):
+    for name in ("nodes._LAG", "kept_answers.LAG_COSTS"):
         monkeypatch.setattr(f"gssr.model.live.{name}", 0.0)
     writer = Writer(str(tmp_path / "a.sql"))
     writer.begin(
@@ -228,7 +227,7 @@ def test_what_comes_is_shown_and_no_axis_sinks(tmp_path: Path, monkeypatch: pyte
         writer.commit(START + seconds.stop)
 
     query = replace(Query(), metric="host:read_bytes", span=10.0)
-    with closing(Watch(WatchedRecording(str(tmp_path / "a.sql")))) as watch:
+    with closing(WatchedRecording(str(tmp_path / "a.sql"))) as watch:
         fulls, newest = [], []
         for turn, rate in enumerate((1e6, 4e8, 2e6)):
             grow(range(20 * turn, 20 * turn + 20), rate)

@@ -10,7 +10,6 @@ from textual.pilot import Pilot
 
 from gssr.model.live.live_result import Result
 from gssr.model.live.steady_order import SteadyOrders
-from gssr.model.live.watch import Watch
 from gssr.model.percentiles import known_percentiles
 from gssr.report.live.gpu_columns import MEAN, NOW
 from gssr.report.live.gpu_filter import parse_filter, passing
@@ -63,7 +62,7 @@ def test_a_filter_shows_what_it_says(text: str, expected: set[int]) -> None:
 def test_a_filter_that_is_none_says_why_and_hides_nothing(text: str, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         parse_filter(text)
-    app = live_screen(Watch(Fixed(scene_of(View()).frame)), view=View(screen="gpus", filter=text))
+    app = live_screen(Fixed(scene_of(View()).frame), view=View(screen="gpus", filter=text))
 
     async def steps(pilot: Pilot[int]) -> None:
         table = app.query_one(GpuTable)
@@ -76,7 +75,7 @@ def test_a_filter_that_is_none_says_why_and_hides_nothing(text: str, named: str)
 def test_what_is_unknown_comes_last_either_way() -> None:
     values = np.tile(LEVELS[:, None], 6)
     values[3] = NAN
-    app = live_screen(Watch(Fixed(frames.frame_of(values))), view=View(screen="gpus"))
+    app = live_screen(Fixed(frames.frame_of(values)), view=View(screen="gpus"))
 
     async def steps(pilot: Pilot[int]) -> None:
         table = app.query_one(GpuTable)
@@ -91,7 +90,7 @@ def test_what_is_unknown_comes_last_either_way() -> None:
 
 def test_only_the_selection_is_listed() -> None:
     view = View(screen="gpus", selection=(0, 5, 7), filter="sm<30")
-    app = live_screen(Watch(Fixed(scene_of(View()).frame)), view=view)
+    app = live_screen(Fixed(scene_of(View()).frame), view=view)
 
     async def steps(pilot: Pilot[int]) -> None:
         table = app.query_one(GpuTable)
@@ -113,7 +112,7 @@ def test_outliers_are_reached_one_after_another_and_around_the_end() -> None:
     values = np.full((12, 6), 0.8)
     values[[2, 9]] = 0.1
     values[5, 2] = NAN
-    app = live_screen(Watch(Fixed(frames.frame_of(values))), view=View(screen="gpus"))
+    app = live_screen(Fixed(frames.frame_of(values)), view=View(screen="gpus"))
 
     async def steps(pilot: Pilot[int]) -> None:
         table = app.query_one(GpuTable)
@@ -168,7 +167,7 @@ def test_the_cursor_begins_in_sight_and_stays_so_when_the_window_shrinks() -> No
     """On the one GPU that is not like the rest, far below what fits."""
     levels = np.full(60, 0.8)
     levels[55] = 0.05
-    app = live_screen(Watch(Fixed(frames.frame_of(np.tile(levels[:, None], 6)))), view=View(screen="gpus"))
+    app = live_screen(Fixed(frames.frame_of(np.tile(levels[:, None], 6))), view=View(screen="gpus"))
 
     def is_in_sight(table: GpuTable) -> bool:
         row = table.at * table.tall - table.scroll_offset.y

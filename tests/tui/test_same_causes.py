@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from gssr.backends.synthetic.bulk import generate
@@ -21,15 +19,14 @@ from gssr.metrics import NAMES
 from gssr.model.live import judge
 from gssr.model.live.live_result import Result
 from gssr.model.live.producer import Producer, Results
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
-from gssr.model.results import Judgement, Severity, Verdict
+from gssr.model.results import Judgement
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.cells import clean
 from gssr.report.live.judgement import not_judged
 from gssr.store.format.rows import Gpu
+from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.read.time_window import Window
 from gssr.store.write.writer import Writer
 from gssr.tui.job.verdict_cards import MOST_CARDS
 from gssr.tui.shared.verdict_card import VerdictCard
@@ -110,7 +107,7 @@ class Screens:
     def __init__(self, path: str) -> None:
         self._came = threading.Condition()
         self._frame: Result | None = None
-        self._producer = Producer([Watch(WatchedRecording(path))], 0.05, self._take)
+        self._producer = Producer([WatchedRecording(path)], 0.05, self._take)
         self._producer.start()
 
     def _take(self, frames: Results) -> None:
@@ -133,7 +130,7 @@ class Screens:
             return (
                 asked is not None
                 and known is not None
-                and known.stand == asked[1]
+                and known.question == asked
                 and frame.judgement == known.judgement
             )
 
@@ -151,10 +148,10 @@ def page(path: str, frame: Result, capsys: pytest.CaptureFixture[str]) -> list[d
     words = ["analyze", "--json", path]
     asked = judge.asked_of(frame)
     assert asked is not None
-    for flag, time in zip(("--from", "--to"), asked[1].window, strict=True):
+    for flag, time in zip(("--from", "--to"), asked.window, strict=True):
         words += [flag, datetime.fromtimestamp(time, UTC).isoformat()] if math.isfinite(time) else []
-    if asked[0].gpus:
-        words += ["--gpus", ",".join(frame.place(gpu) for gpu in asked[0].gpus)]
+    if asked.gpus:
+        words += ["--gpus", ",".join(frame.place(gpu) for gpu in asked.gpus)]
     assert main(words) == 0
     found: list[dict[str, str]] = json.loads(capsys.readouterr().out)["runs"][0]["verdicts"]
     return found
@@ -218,26 +215,32 @@ def test_job_and_why_show_them_in_their_order(name: str, tmp_path: Path) -> None
     work(app, steps, (200, 60))
 
 
-def _verdict(code: str, severity: Severity = "warning") -> Verdict:
-    return Verdict(code, severity, code, (), "advice", "ours", 0.0, 1.0)
+@pytest.mark.usefixtures("impatient")
+def test_what_was_said_stays_while_the_recording_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Judgement((), {}, 0.0, 1.0)
+    found: list[Judgement | None] = [None, said, None]
+    came = threading.Semaphore(0)
 
+    def answer(_question: judge.Question) -> Judgement:
+        judgement = found.pop(0)
+        if judgement is None:
+            raise RecordingError("gone")
+        return judgement
 
-@given(st.lists(st.tuples(st.floats(0.5, 40.0), st.sets(st.sampled_from("abc"))), max_size=30))
-def test_what_is_said_of_a_growing_run_is_not_withdrawn_within_30_s(found: list[tuple[float, set[str]]]) -> None:
-    """However often a rule changes its mind; what was not found for longer is not said."""
-    stand = judge.Stand("live", 1, 4, Window(0.0, 1.0))
-    said, now, last = None, 0.0, {}
-    for seconds, codes in found:
-        now += seconds
-        last |= dict.fromkeys(codes, now)
-        verdicts = tuple(_verdict(code, "critical" if code == "a" else "warning") for code in sorted(codes))
-        said = judge.held(said, stand, Judgement(verdicts, {}, 0.0, now), now)
-        assert said.judgement is not None
-        told = [verdict.code for verdict in said.judgement.verdicts]
-        assert set(told) == {code for code, at in last.items() if at == now or now - at < judge.HELD_SECONDS}
-        assert len(told) == len(set(told)) and ("a" not in told or told[0] == "a")
-    over = judge.held(said, stand._replace(state="ended"), Judgement((), {}, 0.0, now), now + 1)
-    assert over.judgement is not None and not over.judgement.verdicts
+    monkeypatch.setattr(judge, "answer", answer)
+    frame = frames.frame_of(np.full((4, 60), 0.5), state="live")
+    frame = replace(frame, query=replace(frame.query, causes=TABLE), last=frames.START + 60.0)
+    own = judge.Judge(came.release)
+    own.start()
+    told = []
+    for n_rows in (1, 2, 3):
+        own.shown(replace(frame, n_rows=n_rows))
+        assert came.acquire(timeout=10)
+        known = own.answer_to(frame)
+        assert known is not None
+        told.append(known.judgement)
+    own.leave()
+    assert told == [None, said, said]
 
 
 @pytest.mark.parametrize("seconds", [5.0, 29.0, 31.0])
@@ -272,6 +275,6 @@ def test_judging_takes_no_more_than_a_tenth_of_the_time(
             spent += cost
             own._ended, own._cost = clock.seconds, cost
             assert own._asked is not None
-            own._answers[own._asked[0]] = judge.Said(own._asked[1], None, {})
+            own._answers[own._asked.view] = judge.Answer(own._asked, None)
     assert judged_at and spent <= 0.1 * clock.seconds + cost
     assert moving or np.diff(judged_at).min() >= judge.AGAIN_SECONDS

@@ -11,7 +11,6 @@ from textual.pilot import Pilot
 
 from gssr.backends.synthetic.bulk import generate
 from gssr.model.breakdown.categories import CATEGORIES
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces.flows import flow_between, launch_flows, partner
 from gssr.render.breakdown import LOOKS
@@ -42,7 +41,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def of_trace(timeline: Timeline, glyphs: Glyphs = UTF8, colors: int = 256) -> LiveScreen:
-    return LiveScreen([Watch(WatchedTrace("trace.json", lambda: timeline))], glyphs, 10.0, colors)
+    return LiveScreen([WatchedTrace("trace.json", lambda: timeline)], glyphs, 10.0, colors)
 
 
 async def to_time(app: LiveScreen, pilot: Pilot[int]) -> None:

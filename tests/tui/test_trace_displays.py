@@ -33,9 +33,7 @@ WAIT = custom("wait=share(/^nccl/)")
 
 @pytest.fixture(scope="module")
 def watch() -> Iterator[Watch]:
-    found = Watch(
-        WatchedTrace("trace.json", lambda: TRACE, (WAIT, custom("n=count(/gemm/)"), custom("ops=count(/^aten::/)")))
-    )
+    found = WatchedTrace("trace.json", lambda: TRACE, (WAIT, custom("n=count(/gemm/)"), custom("ops=count(/^aten::/)")))
     yield found
     found.close()
 
@@ -60,9 +58,9 @@ def test_find_goes_along_all_names_of_a_metric(watch: Watch) -> None:
 
 
 def test_lines_are_those_of_the_filter_whatever_was_shown_before() -> None:
-    watch = Watch(WatchedTrace("trace.json", lambda: TRACE))
+    watch = WatchedTrace("trace.json", lambda: TRACE)
     every, some = (seat_of(watch, filter=text).scene.frame for text in ("", "name=nccl"))
-    alone = seat_of(Watch(WatchedTrace("trace.json", lambda: TRACE)), filter="name=nccl").scene.frame
+    alone = seat_of(WatchedTrace("trace.json", lambda: TRACE), filter="name=nccl").scene.frame
     assert some.timeline is not None and alone.timeline is not None and every.timeline is not None
     assert np.array_equal(some.timeline.mean, alone.timeline.mean, equal_nan=True)
     assert not np.array_equal(some.timeline.mean, every.timeline.mean, equal_nan=True)
@@ -96,7 +94,7 @@ def clusters() -> Timeline:
 
 
 def test_no_panel_tells_of_gpu_time_where_no_gpu_did_anything() -> None:
-    watch = Watch(WatchedTrace("trace.json", exchanging))
+    watch = WatchedTrace("trace.json", exchanging)
     job, time, why = looked_at(watch, views=[View(screen=screen) for screen in ("job", "time", "why")], size=(80, 24))
     watch.close()
     assert "where the thread time went" in job and "of the thread time is communication" in job
@@ -298,7 +296,7 @@ def test_a_pattern_that_takes_too_long_is_said_and_stops_nobody(watch: Watch, mo
     monkeypatch.setattr(customs, "_SEARCH", "import time; time.sleep(60)")
     seat = seat_of(watch, metric=custom("slow=share(/(b)/)").metric)
     assert "simpler pattern" in (seat.scene.frame.problem or "")
-    other = Watch(WatchedTrace("trace.json", lambda: TRACE, (custom("slow=share(/(c)/)"),)))
+    other = WatchedTrace("trace.json", lambda: TRACE, (custom("slow=share(/(c)/)"),))
     assert "simpler pattern" in (other.look(View().query(10)).problem or "")
 
 
@@ -316,7 +314,7 @@ def test_a_filter_leaves_only_some_intervals_on_every_screen(watch: Watch) -> No
 
 
 def test_bands_hold_rows_that_spend_their_time_alike_whenever() -> None:
-    watch = Watch(WatchedTrace("many.json", clusters))
+    watch = WatchedTrace("many.json", clusters)
     seat = seat_of(watch).press("group")
     part, timeline = seat.scene.frame.part, seat.scene.frame.timeline
     assert part is not None and part.line_split is not None and timeline is not None
@@ -337,7 +335,7 @@ def test_it_is_told_what_the_file_says_of_the_interval(tmp_path: Path, name: str
         paths = [tmp_path / f"rank{content.rank}.json" for content in contents]
         for path, content in zip(paths, contents, strict=True):
             kineto.write(path, content)
-    watch = Watch(WatchedTrace("t", lambda: open_traces([str(path) for path in paths]).timeline()))
+    watch = WatchedTrace("t", lambda: open_traces([str(path) for path in paths]).timeline())
     seat = seat_of(watch).press("down", "enter", *["left"] * 60)
     while seat.under() < 0:
         seat.press("right")
@@ -357,13 +355,13 @@ def test_it_is_told_what_the_file_says_of_the_interval(tmp_path: Path, name: str
         ]  # fmt: skip
     for path in paths:
         path.unlink()
-    gone = Watch(WatchedTrace("t", lambda: frame.part.trace))  # type: ignore[union-attr]
+    gone = WatchedTrace("t", lambda: frame.part.trace)  # type: ignore[union-attr]
     assert seat_of(gone, screen="why", cursor=seat.view.cursor).scene.frame.part.around.details == {}  # type: ignore[union-attr]
 
 
 def test_two_traces_are_aligned_at_a_step_that_both_have(tmp_path: Path) -> None:
     names = [traced(tmp_path / "a", "add"), traced(tmp_path / "b", "add", 5, first=4)]
-    watches = [Watch(WatchedTrace(name, lambda name=name: open_traces([name]).timeline())) for name in names]  # type: ignore[misc]
+    watches = [WatchedTrace(name, lambda name=name: open_traces([name]).timeline()) for name in names]  # type: ignore[misc]
     view = View(screen="compare", align="activity")
     asked = replace(view.query(120), causes=TABLE)
     frames, queries = [None, None], []

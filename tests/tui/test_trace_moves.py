@@ -94,7 +94,7 @@ class Seat:
 
 @pytest.fixture(scope="module")
 def watch() -> Iterator[Watch]:
-    found = Watch(WatchedTrace("trace.json", lambda: TRACE))
+    found = WatchedTrace("trace.json", lambda: TRACE)
     yield found
     found.close()
 
@@ -127,7 +127,7 @@ def test_marks_of_the_program_are_events() -> None:
     own = TRACE.intervals
     kind = own.kind.copy()
     kind[at := np.flatnonzero(kind == Kind.CPU_OP)[0]] = Kind.MARK
-    watch = Watch(WatchedTrace("trace.json", lambda: replace(TRACE, intervals=replace(own, kind=kind))))
+    watch = WatchedTrace("trace.json", lambda: replace(TRACE, intervals=replace(own, kind=kind)))
     (mark,) = (event for event in watch.look(Query()).events if event.kind == "mark")
     assert (mark.time, mark.message) == (own.start[at] / 1e9, TRACE.names[own.name[at]])
     watch.close()
@@ -145,9 +145,9 @@ def test_zooming_ends_at_columns_of_a_microsecond_and_comes_back(watch: Watch) -
 
 
 def test_lines_have_all_columns_where_there_are_too_many_gpus_for_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Seat(Watch(WatchedTrace("a", lambda: TRACE))).frame
+    whole = Seat(WatchedTrace("a", lambda: TRACE)).frame
     monkeypatch.setattr(watched_trace, "MOST_CELLS", 20)
-    frame = Seat(Watch(WatchedTrace("a", lambda: TRACE))).frame
+    frame = Seat(WatchedTrace("a", lambda: TRACE)).frame
     assert frame.grid.n <= 11
     assert (
         frame.part is not None and whole.part is not None and frame.timeline is not None and whole.timeline is not None
@@ -158,7 +158,7 @@ def test_lines_have_all_columns_where_there_are_too_many_gpus_for_the_grid(monke
 
 def test_tables_of_a_large_trace_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watched_trace, "LARGE", 10)
-    watch = Watch(WatchedTrace("a", lambda: TRACE))
+    watch = WatchedTrace("a", lambda: TRACE)
     query = View(screen="calls").query(80)
     assert watch.look(query, quick=True).state == "waiting"
     frame = watch.look(query)
@@ -171,10 +171,10 @@ def test_tables_of_a_large_trace_come_later(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_large_trace_is_put_in_order_layer_by_layer_and_looks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Seat(Watch(WatchedTrace("a", lambda: TRACE))).press("zoom_in").frame
+    whole = Seat(WatchedTrace("a", lambda: TRACE)).press("zoom_in").frame
     monkeypatch.setattr(watched_trace, "LARGE", 10)
     monkeypatch.setattr(levels, "_AT_ONCE", 10)
-    seat = Seat(Watch(WatchedTrace("a", lambda: TRACE))).press("zoom_in")
+    seat = Seat(WatchedTrace("a", lambda: TRACE)).press("zoom_in")
     frames = [seat.frame]
     while not frames[-1].refined:
         assert seat.watch.growing
@@ -254,9 +254,7 @@ def test_a_send_and_its_receive_lead_to_each_other() -> None:
     )  # fmt: skip
     names = ("main", "MPI_Recv", "MPI_Send")
     trace = Timeline((TraceSource("made", "otf2"),), Clock(), tracks, names, calls, messages=sent)
-    seat = Seat(Watch(WatchedTrace("made", lambda: trace))).press(
-        "enter", "left", *["left"] * 80, *["right"] * 18, "down"
-    )
+    seat = Seat(WatchedTrace("made", lambda: trace)).press("enter", "left", *["left"] * 80, *["right"] * 18, "down")
     assert trace.names[calls.name[seat.under()]] == "MPI_Send" and "message with MPI_Recv on rank 2" in seat.text()
     assert seat.press("cause").under() == 3 and seat.view.selected and "rank2" in seat.view.selected
     assert "message with MPI_Send on rank 0" in seat.text()

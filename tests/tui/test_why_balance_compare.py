@@ -15,7 +15,6 @@ from gssr.backends.synthetic.bulk import generate
 from gssr.model.compare.alignment import aligned, shares_columns
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.steady_order import SteadyOrders
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Finding, Judgement, Verdict
 from gssr.model.verdicts.rules import TABLE
@@ -53,7 +52,7 @@ def balance(frame: Result, orders: SteadyOrders | None = None) -> str:
 
 def work(paths: list[str], steps: Work, size: tuple[int, int] = (120, 40), glyphs: Glyphs = UTF8) -> None:
     """Do the steps once the recordings are shown and judged."""
-    app = LiveScreen([Watch(WatchedRecording(path)) for path in paths], glyphs, 10.0, 256)
+    app = LiveScreen([WatchedRecording(path) for path in paths], glyphs, 10.0, 256)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:

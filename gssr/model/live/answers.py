@@ -1,21 +1,19 @@
-"""What a query asks of a recording: columns of time, and means over its window, its last minute and its cursor.
-
-What was computed is kept as long as it stays true: of a finished run for ever, of a growing one until it has grown.
-"""
+"""What a query asks of a recording: columns of time, and means over its window, its last minute and its cursor."""
 
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import DETECTION_METRICS, SCORE_INPUTS
 from gssr.model.findings.notes import FINEST
-from gssr.model.live.live_result import RECENT_SECONDS, Query
+from gssr.model.live.kept_answers import KeptAnswers
+from gssr.model.live.live_result import RECENT_SECONDS, Query, Result
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, over_space
 from gssr.model.statistics.energy import ENERGY_METRICS, total_joules
@@ -27,13 +25,10 @@ from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
 from gssr.store.read.time_window import Window
 
-LAG_SECONDS, LAG_COSTS = 5.0, 20
-"""What changes while a run grows is computed anew after max(5 s, 20 times what it took)."""
 QUICK_CELLS = 50_000
 """More than so many (GPU, column) cells are not read for a quick look."""
-MANY_GPUS, MOST_CELLS, FEW_CELLS = 20_000, 2_000_000, 500_000
-"""No more (GPU, column) cells are counted, so that of very many GPUs there are fewer columns than were asked for; of more
-than MANY_GPUS, which nobody has, FEW_CELLS."""
+MOST_CELLS = 2_000_000
+"""No more (GPU, column) cells are counted, so that of very many GPUs there are fewer columns than were asked for."""
 FEW_ROWS = 20_000
 """A minute that cuts buckets of 10 s is widened to them where more rows than these would have to be read."""
 SELDOM_WIDTH = 2.0
@@ -52,59 +47,7 @@ Read = Callable[[], RunReader]
 """The run, to read from now."""
 
 
-class QueryAnswer(NamedTuple):
-    """The part of a Result that answers a query; its fields are named as in Result."""
-
-    metric: str
-    grid: Grid
-    space: Series
-    window: Means
-    recent: Means
-    moment: dict[str, float | None]
-    host: HostUse | None
-    refined: bool
-    active_from: float | None
-    energy_j: float | None
-    score_curve: Grid | None
-
-
 _Answer = TypeVar("_Answer")
-
-
-class KeptAnswers:
-    """Answers to questions about a run, each kept as long as it holds: what no longer changes for ever, what grows until it
-    is older than ``lag_seconds`` and than LAG_COSTS times what it took, or, where reading the files is expensive
-    (``seldom``), until ``renew``. Only the ``most`` that were asked for last are kept."""
-
-    def __init__(self, lag_seconds: float, most: int, seldom: bool) -> None:
-        self._lag_seconds, self._most = lag_seconds, most
-        self._renewed = 0.0 if seldom else None
-        self._answers: OrderedDict[tuple[Hashable, bool], tuple[object, float, float]] = OrderedDict()
-        """By question, and whether the answer grows with the run: the answer, when it was found (monotonic s), and how
-        long that took, s."""
-
-    def renew(self) -> None:
-        """Find everything anew that is asked from now on and may have grown."""
-        self._renewed = time.monotonic()
-
-    def find(self, question: Hashable, growing: bool, compute: Callable[[], _Answer]) -> _Answer:
-        """Return the answer that is kept, if it still holds, or what ``compute`` returns. ``growing``: the answer changes
-        as the run grows."""
-        key, now = (question, growing), time.monotonic()
-        found = self._answers.pop(key, None)
-        if found is None or (growing and self._is_old(found[1], found[2], now)):
-            value: object = compute()
-            found = value, now, time.monotonic() - now
-        self._answers[key] = found
-        while len(self._answers) > self._most:
-            self._answers.popitem(last=False)
-        return cast(_Answer, found[0])
-
-    def _is_old(self, found_at: float, cost: float, now: float) -> bool:
-        """Tell whether an answer must be computed anew that was found at a time (monotonic s) and took ``cost`` s."""
-        if self._renewed is not None:
-            return found_at < self._renewed
-        return now - found_at > max(self._lag_seconds, LAG_COSTS * cost)
 
 
 class Answers:
@@ -119,7 +62,7 @@ class Answers:
         self._grids: OrderedDict[tuple[str, float, int, int | None], Columns] = OrderedDict()
         self._asked: dict[Columns, float] = {}
         """When each grid was asked for last, monotonic s."""
-        self._answers = KeptAnswers(LAG_SECONDS, _KEPT_MEANS, seldom)
+        self._answers = KeptAnswers(_KEPT_MEANS, seldom=seldom)
         self._host: HostUse | None = None
         """What was read of the nodes last."""
         self._host_read = -math.inf
@@ -149,10 +92,12 @@ class Answers:
         """Read the files anew for everything asked from now on."""
         self._answers.renew()
 
-    def show(self, query: Query, read: Read, growing: bool, quick: bool) -> QueryAnswer:
-        """Answer a query. ``read`` returns the run as it is now; ``growing``: rows may still come; ``quick``: columns
-        that take long to read may be coarser, and the first ones of a run whose files are expensive to read are left out
-        (``refined`` is False then)."""
+    def show(self, frame: Result, read: Read, growing: bool, quick: bool) -> Result:
+        """Return the frame with what its query asks for: columns of the metric, means, nodes, energy and the score's curve.
+        ``read`` returns the run as it is now; ``growing``: rows may still come; ``quick``: columns that take long to read
+        may be coarser, and the first ones of a run whose files are expensive to read are left out (``refined`` is False
+        then)."""
+        query = frame.query
         tally = self._tally
         metric = query.metric if query.metric in tally.metrics else tally.best() or tally.metrics[0]
         newest = tally.last if query.end is None else min(query.end, tally.last)
@@ -196,8 +141,10 @@ class Answers:
         active_from = self._active_from(query, read, growing) if query.activity and not put_off else None
         energy = self._energy(query, shown, read, growing) if query.energy and not put_off else None
         curve = self._score_curve(query, shown, whole, quick, read) if query.score_columns and not put_off else None
-        known = refined and not put_off
-        return QueryAnswer(metric, grid, space, window, recent, moment, host, known, active_from, energy, curve)
+        return replace(
+            frame, grid=grid, space=space, window=window, recent=recent, moment=moment, host=host, energy_j=energy,
+            refined=refined and not put_off, active_from=active_from, score_curve=curve,
+        )  # fmt: skip
 
     def _score_curve(self, query: Query, shown: Window, whole: bool, quick: bool, read: Read) -> Grid | None:
         """Compute the score of all GPUs together over the window shown, column by column, as a grid of one row. None if one
@@ -224,8 +171,7 @@ class Answers:
 
     def _at_most(self, columns: int) -> int:
         """Return this number of columns, or the most that may be computed for so many GPUs; at least 1."""
-        cells = MOST_CELLS if self._n_gpus <= MANY_GPUS else FEW_CELLS
-        return max(min(columns, cells // max(self._n_gpus, 1)), 1)
+        return max(min(columns, MOST_CELLS // max(self._n_gpus, 1)), 1)
 
     def _host_use(self, query: Query, shown: Window, read: Read, growing: bool) -> HostUse | None:
         """Return what the nodes and the workload did in the window that is shown, and keep it; None where nothing was
@@ -344,7 +290,7 @@ class Answers:
         """
         looked_at = query.cursor if what == "moment" else None
         key = (what, query.span or 0.0, looked_at or 0.0) if growing else (what, *window)
-        return self._answers.find(key, growing, compute)
+        return self._answers.find(key, compute, growing)
 
 
 def _up_to(grid: Grid, space: Series, n: int) -> tuple[Grid, Series]:

@@ -15,19 +15,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
+from gssr.gpu_name import without_domains
 from gssr.metrics import THROTTLES
 from gssr.model.live.answers import Answers
+from gssr.model.live.kept_answers import KeptAnswers
 from gssr.model.live.live_result import STALE_SECONDS
+from gssr.model.live.nodes import Nodes
 from gssr.model.live.run_totals import RunTotals
+from gssr.model.live.timeline import Timelines
+from gssr.model.results import nodes_of
 from gssr.model.statistics.grid import Spans
 from gssr.store.format.rows import GpuProcess, RunRow, one_run
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.format.sound_arrays import sound_samples
-from gssr.store.live_block.read import BlockReader, Blocks, Entries
+from gssr.store.live_block.read import BlockReader, Blocks
 from gssr.store.live_block.write import COUNTED, MANY_FILES, PUBLISH_SECONDS
 from gssr.store.read.follow import Follower
 from gssr.store.read.recording import RunReader
-from gssr.store.read.recording_file import positions_by_key
 from gssr.store.read.small_tables import LOST_INTERVALS, LOST_SECONDS, process_rows
 
 LOOK_SECONDS = 2.0
@@ -35,17 +39,7 @@ LOOK_SECONDS = 2.0
 BEHIND_SECONDS = LOOK_SECONDS + PUBLISH_SECONDS
 """What comes of a GPU may be so late, though nothing is wrong."""
 _EARLY = 0.1
-
-
-class BlockNews(NamedTuple):
-    """``spans``: None when nothing is new. ``stranger``: of a GPU that was not there before. ``new``: the numbers of the
-    files whose blocks are new, with ``rowid``, up to where they count; ``ask``: of those that are to be asked by SQL now."""
-
-    spans: Spans | None
-    stranger: bool
-    new: Ints
-    rowid: Ints
-    ask: list[int]
+_KEPT = 8
 
 
 def is_crowd(n_files: int) -> bool:
@@ -80,36 +74,42 @@ class ManyFiles:
         told = self._places.gpu[place[place >= 0]]
         return np.setdiff1d(np.arange(len(self._places.shared)), told[~self._places.shared[told]])
 
-    def look(self, tally: RunTotals) -> BlockNews | None:
-        """Read the ranks' live blocks, if the last look is at least LOOK_SECONDS ago. Returns what they hold that ``tally``
-        has not counted yet, or None if it is too soon to look again."""
+    def look(self) -> Blocks | None:
+        """Read the live blocks that are new, or return None if the last look is less than LOOK_SECONDS ago."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS - _EARLY:
             return None
         self._looked = now
         blocks, self._first = self._first or self._reader.look(), None
         self._heard[blocks.file] = now
-        silent = np.flatnonzero(now - self._heard > self._patience)
-        self._heard[silent] = now
-        place = self._places.find(blocks.owner, blocks.gpus["key"].astype(np.int64))
-        known = place >= 0
-        # What no position is known of right after the opening is sampled by two ranks at once, and counts once.
-        n_strange = int((~known).sum())
-        stranger = self._n_strange is not None and n_strange > self._n_strange
-        self._n_strange = max(n_strange, self._n_strange or 0)
-        spans = self._spans(tally, blocks.gpus[known], place[known])
-        return BlockNews(spans, stranger, blocks.file, blocks.rowid, sorted({*blocks.without, *silent.tolist()}))
+        return blocks
 
-    def _spans(self, tally: RunTotals, blocks: Entries, place: Ints) -> Spans | None:
-        """Compute what the blocks of GPUs count that the tally does not, from the difference of the sums. ``place`` [n]:
-        the place of each block's GPU in ``_Places``. Returns None if no GPU has new rows. What is counted of GPUs that
-        several ranks sample is kept in ``_own``."""
+    def files_to_ask(self, blocks: Blocks) -> list[int]:
+        """Return the numbers of the files to read by SQL after a look: those without a block, and those whose block was
+        not new for long, which then count as heard."""
+        silent = np.flatnonzero(self._looked - self._heard > self._patience)
+        self._heard[silent] = self._looked
+        return sorted({*blocks.without, *silent.tolist()})
+
+    def has_strangers(self, blocks: Blocks) -> bool:
+        """Tell whether blocks tell of a GPU that was not there at the first look."""
+        # What no position is known of right after the opening is sampled by two ranks at once, and counts once.
+        n_strange = int((self._places.find(blocks.owner, blocks.gpus["key"].astype(np.int64)) < 0).sum())
+        has_more = self._n_strange is not None and n_strange > self._n_strange
+        self._n_strange = max(n_strange, self._n_strange or 0)
+        return has_more
+
+    def spans(self, blocks: Blocks, tally: RunTotals) -> Spans | None:
+        """Compute what blocks count that ``tally`` does not yet, from the difference of the sums. Returns None if no GPU
+        has new rows. What is counted of GPUs that several ranks sample is kept in ``_own``."""
+        place = self._places.find(blocks.owner, blocks.gpus["key"].astype(np.int64))
+        entries, place = blocks.gpus[place >= 0], place[place >= 0]
         gpu = self._places.gpu[place]
         metrics = [COUNTED.index(name) for name in tally.metrics]
         flags = [THROTTLES.index(name) for name in tally.names[len(metrics) :]]
-        n = np.concatenate([blocks["n"].T[metrics], np.tile(blocks["n_flags"], (len(flags), 1))]).astype(np.float64)
-        total = np.concatenate([blocks["total"].T[metrics], blocks["held"].T[flags]])
-        counts = _Counts(n, total, blocks["n_rows"].astype(np.int64), blocks["n_gaps"].astype(np.int64))
+        n = np.concatenate([entries["n"].T[metrics], np.tile(entries["n_flags"], (len(flags), 1))]).astype(np.float64)
+        total = np.concatenate([entries["total"].T[metrics], entries["held"].T[flags]])
+        counts = _Counts(n, total, entries["n_rows"].astype(np.int64), entries["n_gaps"].astype(np.int64))
         whole = tally.whole()
         before = _Counts(whole.n[:, gpu], whole.total[:, gpu], tally.rows[gpu], tally.n_gaps[gpu])
         for index in np.flatnonzero(self._places.shared[gpu]).tolist():
@@ -122,11 +122,11 @@ class ManyFiles:
         if not len(new):
             return None
         rows = (counts.rows - before.rows)[new]
-        end = blocks["last"][new] - self._ahead[gpu[new]]
+        end = entries["last"][new] - self._ahead[gpu[new]]
         start = tally.last_time[gpu[new]]
         if self._interval:
             start = np.maximum(start, end - rows * self._interval)  # where nothing was sampled there is nothing
-        start = np.where(np.isnan(start), blocks["first"][new] - self._ahead[gpu[new]], start)
+        start = np.where(np.isnan(start), entries["first"][new] - self._ahead[gpu[new]], start)
         return Spans(
             gpu[new],
             np.minimum(start, end),
@@ -135,7 +135,7 @@ class ManyFiles:
             np.maximum(counts.gaps - before.gaps, 0)[new],
             np.maximum(counts.n - before.n, 0.0)[:, new],
             (counts.total - before.total)[:, new],
-            blocks["latest"].T[metrics][:, new].astype(np.float64),
+            entries["latest"].T[metrics][:, new].astype(np.float64),
         )
 
 
@@ -170,15 +170,21 @@ class _Places:
         there = inside if not len(self.gpu) else inside & (self.gpu[place] >= 0)
         return np.where(there, place, -1)
 
+    def gpus(self, file: int, key: Ints) -> Ints:
+        """Return the positions of GPUs by their keys in one file, int64[n]; -1 where it has no such GPU."""
+        place = self.find(np.full(len(key), file), key)
+        return np.where(place >= 0, self.gpu[place], -1) if len(self.gpu) else place
+
 
 ROWS_AT_ONCE = 50_000
 MOST_ROWS = 4 * ROWS_AT_ONCE
 """What one look reads of each file at most: behind a fast writer the screen goes on, and catches up."""
 
 
-class Following:
-    """Follows one run, in its ``tally`` and ``lens``, and while it is ``growing`` what comes of it. ``outdated``
-    becomes True if the files must be opened anew."""
+class FollowedRun:
+    """A run that was opened: whose its GPUs are, what was counted of it (``tally``), and who answers queries about its GPUs
+    (``answers``, ``timelines``) and its nodes (``host``). While it is ``growing``, ``look`` counts what comes.
+    ``outdated`` becomes True if the files must be opened anew."""
 
     def __init__(self, reader: RunReader, growing: bool) -> None:
         tails, n_gpus, interval = reader.tails, len(reader.gpus), reader.sampling_seconds
@@ -186,14 +192,20 @@ class Following:
         self._ahead = ahead
         """How far each GPU's clock is ahead of the run's, s."""
         self._crowd = ManyFiles(tails, ahead, interval) if growing and is_crowd(len(tails)) else None
+        self.run_id, self.gpus, self.interval = reader.run.run_id, reader.gpus, interval
+        nodes, self.node_of = nodes_of(reader.gpus)
+        self.nodes = without_domains(nodes)
         self.tally = RunTotals(reader, growing, None if self._crowd is None else self._crowd.others())
-        self.lens = Answers(self.tally, interval, n_gpus, seldom=self.crowded)
+        self.answers = Answers(self.tally, interval, n_gpus, seldom=self.crowded)
+        self.kept = KeptAnswers(_KEPT)
+        """What else was found out about it."""
+        self.timelines = Timelines()
+        self.host = Nodes(seldom=self.crowded)
         followed = tails if growing else ()
         self._followers = [Follower(path, self.tally.stored, last) for path, last, _ in followed]
-        self._positions = [positions_by_key(position) for _, _, position in followed]
-        """Of each file that is followed the lowest key of a GPU, and the positions of its GPUs by key from there on, -1
-        for a GPU that is not of this run."""
-        self._run_id = reader.run.run_id
+        self._keys = [position for _, _, position in followed]
+        """The positions of each file's GPUs by their keys there."""
+        self._places = _Places(self._keys, n_gpus)
         self._stands: dict[int, RunRow] = {}
         """How each file that was asked says that the run stands, by its number."""
         self.happened: dict[int, tuple[int, str]] = {}
@@ -230,15 +242,16 @@ class Following:
         return one_run([self._stands[number] for number in sorted(self._stands)])
 
     def look(self) -> None:
-        """Read what has come since the last look, and count it into ``tally`` and ``lens``. Raises RecordingError."""
+        """Read what has come since the last look, and count it into ``tally`` and ``answers``. Raises RecordingError."""
         asked: Sequence[int] = range(len(self._followers))
         if self._crowd is not None:
-            news = self._crowd.look(self.tally)
-            if news is None:
+            blocks = self._crowd.look()
+            if blocks is None:
                 return
-            self._take(news)
+            self._take(blocks, self._crowd.spans(blocks, self.tally))
+            self.outdated = self.outdated or self._crowd.has_strangers(blocks)
             over = {number for number, run in self._stands.items() if run.state not in ("running", "lost")}
-            asked = [number for number in news.ask if number not in over]
+            asked = [number for number in self._crowd.files_to_ask(blocks) if number not in over]
         for number in asked:
             if not self._poll(number):
                 self.outdated = True
@@ -246,36 +259,34 @@ class Following:
             if self._crowd is not None:
                 self._followers[number].close()  # there may be more than can be open at once
 
-    def _take(self, news: BlockNews) -> None:
-        """Count what is new in live blocks into ``tally`` and ``lens``, and have the followers skip the rows that the
-        blocks count. If blocks tell of GPUs that are not known, ``outdated`` becomes True."""
-        for number, rowid in zip(news.new.tolist(), news.rowid.tolist(), strict=True):
+    def _take(self, blocks: Blocks, spans: Spans | None) -> None:
+        """Count what is new in live blocks (None: nothing), and have the followers skip the rows that the blocks count."""
+        for number, rowid in zip(blocks.file.tolist(), blocks.rowid.tolist(), strict=True):
             self._followers[number].skip_to(rowid)
             self._stands.pop(number, None)
-        if news.spans is not None:
-            self.tally.add_spans(news.spans)
-            self.lens.add_spans(news.spans)
-            self._came[news.spans.gpu] = self.arrived = time.monotonic()
-        self.outdated = self.outdated or news.stranger
+        if spans is not None:
+            self.tally.add_spans(spans)
+            self.answers.add_spans(spans)
+            self._came[spans.gpu] = self.arrived = time.monotonic()
 
     def _poll(self, number: int) -> bool:
         """Read what is new in the file with this index, and count it. Returns False if positions or rows no longer fit
         what was counted: it is another run or recording of the same name, or its samples were thinned before they were
         read."""
-        follower, (low, position) = self._followers[number], self._positions[number]
+        follower = self._followers[number]
         read, more = 0, True
         while more and read < MOST_ROWS:
             before = follower.rowid
             news = follower.poll(ROWS_AT_ONCE)
             read, more = read + len(news.rows), news.more
-            another = news.run is not None and news.run.run_id != self._run_id
+            another = news.run is not None and news.run.run_id != self.run_id
             if another or news.anew or follower.rowid < before + len(news.rows):
                 return False
             if news.rows:
                 rows, _ = sound_samples(news.rows)
-                self._add(rows, low, position)
+                self._add(rows, number)
             if news.processes and self._crowd is None:
-                found = process_rows([row[1:] for row in news.processes], _by_key(low, position))
+                found = process_rows([row[1:] for row in news.processes], self._keys[number])
                 newest_looks(((gpu, when - self._ahead[gpu], *rest) for gpu, when, *rest in found), self.looks)
         self.happened[number] = news.event, news.state
         self._stands.pop(number, None)
@@ -283,25 +294,18 @@ class Following:
             self._stands[number] = news.run._replace(state=news.state)
         return True
 
-    def _add(self, rows: Floats, low: int, position: Ints) -> None:
-        """Count rows of a file into ``tally`` and ``lens``. ``rows`` [n, 2 + stored metrics]: GPU key, time (unix s, by
-        the node's clock) and values. ``position``: the GPUs' positions by key, from the key ``low`` on, -1 for none;
-        rows of GPUs that are not known are left out, and ``outdated`` becomes True."""
-        key = rows[:, 0].astype(np.int64) - low
-        gpu = position[np.clip(key, -1, len(position) - 1)]  # the last entry stands for every unknown key
+    def _add(self, rows: Floats, number: int) -> None:
+        """Count rows of the file with this index. ``rows`` [n, 2 + stored metrics]: GPU key, time (unix s, by the node's
+        clock) and values. Rows of GPUs that are not known are left out, and ``outdated`` becomes True."""
+        gpu = self._places.gpus(number, rows[:, 0].astype(np.int64))
         if (gpu < 0).any():
             self.outdated = True
             rows, gpu = rows[gpu >= 0], gpu[gpu >= 0]
         if len(gpu):
             moment = rows[:, 1] - self._ahead[gpu]
             values = self.tally.add(gpu, moment, rows[:, 2:])
-            self.lens.add(gpu, moment, values)
+            self.answers.add(gpu, moment, values)
             self._came[gpu] = self.arrived = time.monotonic()
-
-
-def _by_key(low: int, position: Ints) -> dict[int, int]:
-    """Return positions of GPUs by key, the inverse of positions_by_key."""
-    return {low + place: gpu for place, gpu in enumerate(position.tolist()) if gpu >= 0}
 
 
 Look = tuple[float, tuple[GpuProcess, ...]]

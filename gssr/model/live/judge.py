@@ -4,15 +4,14 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import closing
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from gssr.model.live.live_result import Result
-from gssr.model.results import SEVERITIES, Judgement
+from gssr.model.results import Judgement
 from gssr.model.statistics.aggregate import filtered
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.table import RuleTable
@@ -25,15 +24,14 @@ AGAIN_SECONDS, AGAIN_COSTS = 10.0, 100
 SETTLED_SECONDS, COSTS = 0.3, 10
 """... and another window than the first once it was looked at for so long, and while the run grows, 10 times what the last
 one took has gone by: beside a job, judging never takes more than a tenth of the time."""
-LEAST_SECONDS, HELD_SECONDS = 30.0, 30.0
-"""A growing run is judged once it has lasted so long; and what was said of it is not withdrawn before it was unsaid for so
-long: what flaps is no help."""
+LEAST_SECONDS = 30.0
+"""A growing run is judged once it has lasted so long."""
 _KEPT = 16
 
 
 class Question(NamedTuple):
-    """What is asked, as long as the view does not change: ``span`` and ``end`` are the view's, ``gpus`` positions (none:
-    all)."""
+    """What is to be judged: the ``window`` that a view of a run shows, as the recording stands. ``span`` and ``end`` are the
+    view's, ``gpus`` positions (none: all); ``state``, ``n_rows`` and ``n_gpus`` are the run's by now."""
 
     path: str
     run_id: str
@@ -41,19 +39,26 @@ class Question(NamedTuple):
     end: float | None
     gpus: tuple[int, ...]
     table: RuleTable
-
-
-class Stand(NamedTuple):
-    """What the answer rests on: the recording as it is, and the window."""
-
+    window: Window
     state: str
     n_rows: int
     n_gpus: int
-    window: Window
+
+    @property
+    def view(self) -> Hashable:
+        """What stays the same until the view changes, however much the run grows."""
+        return self.path, self.run_id, self.span, self.end, self.gpus, self.table
 
 
-def asked_of(frame: Result) -> tuple[Question, Stand] | None:
-    """Find what is to be judged in a frame: the question, and the state of the run that an answer will be about.
+class Answer(NamedTuple):
+    """What was judged last in a view: the question, and the judgement, None before the recording could be read."""
+
+    question: Question
+    judgement: Judgement | None
+
+
+def asked_of(frame: Result) -> Question | None:
+    """Find what is to be judged in a frame.
 
     None if the frame asks for no judgement, there are no samples or no GPUs, a live run has not lasted LEAST_SECONDS, or
     it is followed by live blocks (their reader judges).
@@ -66,51 +71,25 @@ def asked_of(frame: Result) -> tuple[Question, Stand] | None:
         return None
     rolls = query.width is not None and query.end is None  # what rolls in is a part of the run that is judged
     span = None if rolls else query.span
-    question = Question(frame.path, frame.run.run_id, span, query.end, query.gpus, query.causes)
     start = -math.inf if span is None or window.start <= frame.first else window.start
     end = math.inf if query.end is None or window.end >= frame.last else window.end
-    return question, Stand(frame.state, frame.n_rows, frame.n_gpus, Window(start, end))
+    return Question(
+        frame.path, frame.run.run_id, span, query.end, query.gpus, query.causes, Window(start, end), frame.state,
+        frame.n_rows, frame.n_gpus,
+    )  # fmt: skip
 
 
-def answer(question: Question, stand: Stand) -> Judgement:
-    """Judge the window of ``stand`` of the run and GPUs that the question names, from the recording as it is now, which
-    is opened for it. Raises RecordingError and OSError if it can't be read, or does not hold the run with as many GPUs
-    any more."""
+def answer(question: Question) -> Judgement:
+    """Judge the window of the run and GPUs that a question names, from the recording as it is now, which is opened for it.
+    Raises RecordingError and OSError if it can't be read, or does not hold the run with as many GPUs any more."""
     with closing(open_recording(question.path)) as recording:
         reader = next((run for run in recording.runs if run.run.run_id == question.run_id), None)
-        if reader is None or len(reader.gpus) != stand.n_gpus:
+        if reader is None or len(reader.gpus) != question.n_gpus:
             raise RecordingError(f"{question.path}: is not what it was")
-        positions = np.array(question.gpus or range(stand.n_gpus), np.int64)
-        window = reader.whole_buckets(stand.window)
+        positions = np.array(question.gpus or range(question.n_gpus), np.int64)
+        window = reader.whole_buckets(question.window)
         reader.hold_ends(window, filtered(reader, positions))
         return judge_window(reader, positions, window, question.table, with_phase_verdicts=False)
-
-
-class Said(NamedTuple):
-    """A judgement (None where the recording could not be read), what it rests on, and when each of its verdicts was found
-    last (by code, monotonic s)."""
-
-    stand: Stand
-    judgement: Judgement | None
-    found_at: dict[str, float]
-
-
-def held(before: Said | None, stand: Stand, found: Judgement | None, now: float) -> Said:
-    """Return what is said now that ``found`` is the newest judgement (None: the recording could not be read, which
-    changes nothing).
-
-    Of a growing run the verdicts of ``before`` (None: none yet) stay for HELD_SECONDS after they were found last.
-    ``now``: monotonic s.
-    """
-    if found is None:
-        return Said(stand, None if before is None else before.judgement, {} if before is None else before.found_at)
-    found_at = dict.fromkeys((verdict.code for verdict in found.verdicts), now)
-    if before is None or before.judgement is None or stand.state not in ("live", "stalled"):
-        return Said(stand, found, found_at)
-    lately = {code: at for code, at in before.found_at.items() if now - at < HELD_SECONDS and code not in found_at}
-    kept = [verdict for verdict in before.judgement.verdicts if verdict.code in lately]
-    verdicts = sorted((*found.verdicts, *kept), key=lambda verdict: SEVERITIES.index(verdict.severity))
-    return Said(stand, replace(found, verdicts=tuple(verdicts)), lately | found_at)
 
 
 class Judge(threading.Thread):
@@ -120,8 +99,9 @@ class Judge(threading.Thread):
         super().__init__(name="gssr-judge", daemon=True)
         self._judged = judged
         self._changed = threading.Condition()
-        self._asked: tuple[Question, Stand] | None = None
-        self._answers: OrderedDict[Question, Said] = OrderedDict()
+        self._asked: Question | None = None
+        self._answers: OrderedDict[Hashable, Answer] = OrderedDict()
+        """By view, of the newest views."""
         self._since = -math.inf
         """When the question was asked first."""
         self._leaving = False
@@ -134,7 +114,7 @@ class Judge(threading.Thread):
         is due. Does not wait for it."""
         asked = asked_of(frame)
         with self._changed:
-            if asked is None or self._asked is None or asked[0] != self._asked[0]:
+            if asked is None or self._asked is None or asked.view != self._asked.view:
                 self._since = time.monotonic()
             self._asked = asked
             self._changed.notify()
@@ -145,12 +125,12 @@ class Judge(threading.Thread):
 
         return frame.with_judgement(explained_by_traces(known.judgement, frame.traced))
 
-    def answer_to(self, frame: Result) -> Said | None:
-        """Return the newest judgement on what a frame asks, with the state of the run that it is about. None if the
-        frame asks for nothing or there is none yet. Nothing is judged by this."""
+    def answer_to(self, frame: Result) -> Answer | None:
+        """Return the newest answer to what a frame asks. None if the frame asks for nothing or there is none yet. Nothing
+        is judged by this."""
         asked = asked_of(frame)
         with self._changed:
-            return None if asked is None else self._answers.get(asked[0])
+            return None if asked is None else self._answers.get(asked.view)
 
     def leave(self) -> None:
         """Stop after what is being judged; returns when that is done, at the latest after a second."""
@@ -184,14 +164,15 @@ class Judge(threading.Thread):
                 return
             begun = time.monotonic()
             try:
-                found = answer(*asked)
+                found = answer(asked)
             except (RecordingError, OSError):
                 found = None  # the frame says what is wrong
             self._ended = time.monotonic()
             self._cost = self._ended - begun
             with self._changed:
-                said = held(self._answers.pop(asked[0], None), asked[1], found, self._ended)
-                self._answers[asked[0]] = said
+                before = self._answers.pop(asked.view, None)
+                said = before.judgement if found is None and before is not None else found
+                self._answers[asked.view] = Answer(asked, said)
                 while len(self._answers) > _KEPT:
                     self._answers.popitem(last=False)
             self._judged()
@@ -201,14 +182,13 @@ class Judge(threading.Thread):
         it is judged already."""
         if self._asked is None:
             return None
-        question, stand = self._asked
-        known = self._answers.get(question)
-        if known is not None and known.stand == stand:
+        known = self._answers.get(self._asked.view)
+        if known is not None and known.question == self._asked:
             return None
         at = self._since + SETTLED_SECONDS * bool(self._answers)
-        if stand.state in ("live", "stalled"):
+        if self._asked.state in ("live", "stalled"):
             at = max(at, self._ended + COSTS * self._cost)
-        if known is not None and known.stand.state == stand.state:
+        if known is not None and known.question.state == self._asked.state:
             at = max(at, self._ended + max(AGAIN_SECONDS, AGAIN_COSTS * self._cost))
         return max(at - time.monotonic(), 0.0)
 

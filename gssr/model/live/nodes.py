@@ -13,7 +13,8 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.gpu_name import without_domains
 from gssr.metrics import HOST_METRICS, OF_HOST, OF_NODES, best_measured
-from gssr.model.live.answers import KeptAnswers, Read, last_known_values
+from gssr.model.live.answers import Read, last_known_values
+from gssr.model.live.kept_answers import KeptAnswers
 from gssr.model.live.live_result import RECENT_SECONDS, Query, Result
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, HostUse, Means, nodes_of, over_space
@@ -66,7 +67,7 @@ class Nodes:
 
     def __init__(self, seldom: bool) -> None:
         """``seldom``: reading the files is expensive, so what was read of a growing run stays good until ``renew``."""
-        self._answers = KeptAnswers(_LAG, _KEPT, seldom)
+        self._answers = KeptAnswers(_KEPT, _LAG, seldom)
         self._greatest: Mapping[str, float] = {}
         self._rows: tuple[Gpu, ...] = ()
         self._timelines = Timelines()
@@ -82,7 +83,7 @@ class Nodes:
             begin = frame.grid.start + frame.grid.column(cursor) * frame.grid.width
             window = Window(begin, begin + max(frame.grid.width, NODE_INTERVAL))
             is_growing = growing and window.end > frame.last
-            use = self._answers.find(window, is_growing, lambda: host_use(read(), window))
+            use = self._answers.find(window, lambda: host_use(read(), window), is_growing)
             moment = {**moment, **host_means(use)}
         return replace(frame, moment=moment, greatest=self._greatest_of(read, growing))
 
@@ -91,7 +92,7 @@ class Nodes:
         GPUs' frame of the same window, or one without GPUs."""
         metric = query.metric if query.metric in OF_NODES else ""
         asked = (metric, query.span, query.end, query.columns, query.width, query.cursor, base.n_gpus, base.grid.width)
-        shown = self._answers.find(asked, growing, lambda: _shown(query, metric, base, read()))
+        shown = self._answers.find(asked, lambda: _shown(query, metric, base, read()), growing)
         if shown is None:
             return None
         if tuple(row.node for row in self._rows) != shown.names:
@@ -120,7 +121,7 @@ class Nodes:
     def _greatest_of(self, read: Read, growing: bool) -> Mapping[str, float]:
         """Return the greatest value that each rate of the nodes has had in the run, at least _LEAST, by metric. It is
         kept and never falls."""
-        found = self._answers.find("greatest", growing, lambda: read().host_use(ALL_TIME))
+        found = self._answers.find("greatest", lambda: read().host_use(ALL_TIME), growing)
         for metric in HOST_METRICS:
             value = max(found[metric.name.removeprefix(OF_HOST)].greatest or 0.0, _LEAST)
             if not metric.full_scale and value > self._greatest.get(metric.name, 0.0):

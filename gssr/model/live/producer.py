@@ -108,6 +108,6 @@ class Producer(threading.Thread):
         """Return the frame of a run that is compared with another, with its newest judgement. It is judged anew only if
         it was never judged or its state (live, ended, ...) has changed since."""
         known = self.judge.answer_to(frame)
-        if known is None or known.stand.state != frame.state:
+        if known is None or known.question.state != frame.state:
             return self.judge.shown(frame)
         return frame.with_judgement(known.judgement)

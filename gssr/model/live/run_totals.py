@@ -1,11 +1,8 @@
-"""What all rows of a growing run add up to, GPU by GPU: read once, then counted on row by row.
-
-The last minute of a growing run, in pieces that are dropped as they grow too old.
-"""
+"""What all rows of a growing run add up to, GPU by GPU: read once, then counted on row by row; and those of its last minute,
+which moves on with it."""
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -14,73 +11,21 @@ from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES, best_
 from gssr.model.findings.notes import SURELY_WHOLE
 from gssr.model.live.live_result import RECENT_SECONDS
 from gssr.model.results import Means
+from gssr.model.statistics.gpu_time_counts import GpuTimeCounts
 from gssr.model.statistics.grid import Spans
+from gssr.model.statistics.sources import RollupSource
 from gssr.model.statistics.sums import add_buckets, sum_samples
 from gssr.store.format.buckets import Buckets
 from gssr.store.format.sample_arrays import derive
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
 from gssr.store.read.time_window import ALL_TIME, Window
-from gssr.store.read.whole_run import merge_window_by_gpu
 
-_MOST_PIECES_OF = 30_000
+_MOST_OF_A_SECOND = 3_000
 """Numbers kept for each second of the last minute; a larger run's are kept for each five seconds."""
-
-
-class Recent:
-    """Adds up the last minute in pieces of ``seconds`` s: counts and sums [n_metrics, n_gpus]."""
-
-    def __init__(self, names: tuple[str, ...], n_gpus: int) -> None:
-        self._names = names
-        self.seconds = 1.0 if len(names) * n_gpus <= _MOST_PIECES_OF else 5.0
-        self._pieces: dict[float, Means] = {}
-        self._sum = (np.zeros((len(names), n_gpus)), np.zeros((len(names), n_gpus)))
-        self._stale = False
-        """Whether a piece was dropped since ``_sum`` was made."""
-
-    def add(self, new: Means) -> None:
-        """Add what lies within one piece (see ``cut``), or something longer that comes before all others. Pieces that
-        ended more than a minute before the newest are dropped."""
-        n, total = self._sum
-        self._sum = (n + new.n, total + new.total)
-        start = new.start // self.seconds * self.seconds
-        found = self._pieces.get(start)
-        if found is None:
-            self._pieces[start] = Means(self._names, start, new.end, new.n, new.total)
-        else:
-            end = max(found.end, new.end)
-            self._pieces[start] = Means(self._names, start, end, found.n + new.n, found.total + new.total)
-        oldest = max(piece.end for piece in self._pieces.values()) - RECENT_SECONDS
-        edge = max((piece.end for piece in self._pieces.values() if piece.start < oldest), default=oldest)
-        if any(start < edge for start in self._pieces):
-            self._pieces = {start: piece for start, piece in self._pieces.items() if start >= edge}
-            self._stale = True
-
-    def means(self, last: float) -> Means:
-        """Return the means of the minute up to ``last`` (unix s), as far as it is known; they start where a piece does."""
-        if self._stale:
-            n, total = (np.zeros_like(array) for array in self._sum)
-            for piece in self._pieces.values():
-                n += piece.n
-                total += piece.total
-            self._sum, self._stale = (n, total), False
-        return Means(self._names, min(self._pieces, default=last), last, *self._sum)
-
-    def cut(self, time: Floats) -> list[Ints]:
-        """Group the rows of the last minute by the piece they lie in. ``time`` [n], at least one: unix s. Returns the
-        indices of the rows, one array per piece in the order of time."""
-        recent = np.flatnonzero(time >= time.max() - RECENT_SECONDS)
-        number = np.floor(time[recent] / self.seconds)
-        order = np.argsort(number, kind="stable")
-        return np.split(recent[order], np.flatnonzero(np.diff(number[order])) + 1)
-
-
 _FLAGS = "clock_event_reasons"
 SILENT_SECONDS = 10.0
 """A file whose newest row is older than this, compared with the others', is not waited for."""
-
-
-_MANY = 4096
 
 
 class RunTotals:
@@ -109,7 +54,6 @@ class RunTotals:
         self._gap = reader.gap_seconds
         self._thins = growing and reader.keep != "raw"
         self._thinned_until = reader.thinned_until
-        self._hardly_any = self._n_gpus > _MANY and reader.n_rows < self._n_gpus / 8
         self._n, self._total = self._nothing()
         self.n_gaps = np.zeros(self._n_gpus, np.int64)
         self.first_time = np.full(self._n_gpus, np.nan)
@@ -117,7 +61,18 @@ class RunTotals:
         self.latest = np.full((len(self.names), self._n_gpus), np.nan)
         self.rows = np.zeros(self._n_gpus, np.int64)
         self.first = self.last = math.nan
-        self._recent = Recent(self.names, self._n_gpus)
+        self._step = 1.0 if len(self.names) * self._n_gpus <= _MOST_OF_A_SECOND else 5.0
+        """The width of the bins of the last minute, s."""
+        self._recent = GpuTimeCounts(
+            self.names,
+            self._n_gpus,
+            int(RECENT_SECONDS / self._step) + 1,
+            np.float64,  # of a span parts may lie in several
+        )
+        self._recent_from = 0
+        """The number of its first bin, which begins at unix time ``_recent_from * _step``."""
+        self._folded_until = -math.inf
+        """Up to this time (unix s) its bins were read from rollups: each of these stands in the bin in which it begins."""
         tails = reader.tails
         self._file = np.zeros(self._n_gpus, np.int64)  # which of the files each GPU's rows are in
         for number, (_, _, position) in enumerate(tails):
@@ -130,16 +85,30 @@ class RunTotals:
     def _read(self, reader: RunReader, growing: bool, gpus: Ints | None) -> None:
         """Read, of these GPUs (positions; None: all), the totals of the whole run, those of its last minute if it is
         ``growing``, and the newest value of each metric. Nothing is left to do if there are no samples."""
-        for own in merge_window_by_gpu(reader, self.counted, gpus, ALL_TIME, self._gap):
-            self._count_whole(own)
+        own = np.arange(self._n_gpus) if gpus is None else gpus
+        whole = RollupSource(reader, own, 0).sums(self.counted, ALL_TIME, self._gap)
+        self.first, self.last = whole.sums.start, whole.sums.end
         if math.isnan(self.last):
             return
+        self.rows[own], self.n_gaps[own] = whole.n_rows, whole.n_gaps
+        self.first_time[own], self.last_time[own] = whole.first_time, whole.last_time
+        for at, name in enumerate(whole.sums.names):
+            if name in self.names:
+                row = self.names.index(name)
+                self._n[row, own], self._total[row, own] = whole.sums.n[at], whole.sums.total[at]
         if growing:
-            start = math.floor((self.last - RECENT_SECONDS) / LEVELS[0]) * float(LEVELS[0])
-            recent = reader.buckets(Window(start), level=LEVELS[0], names=self.counted, gpus=gpus)
+            self._folded_until = self.last
+            self._move_recent()
+            recent = reader.buckets(
+                Window(self._recent_from * self._step), level=LEVELS[0], names=self.counted, gpus=gpus
+            )
             for begin in np.unique(recent.start).tolist():
-                inside = recent.start == begin
-                self._recent.add(self.means_of(recent.of(inside), Window(begin, min(begin + LEVELS[0], self.last))))
+                bin_ = int(begin // self._step) - self._recent_from
+                part = self.means_of(recent.of(recent.start == begin), Window(begin, begin + LEVELS[0]))
+                for name in part.measured():
+                    n, total = self._recent.cells(name)
+                    n[:, bin_] += part.n[self.names.index(name)]
+                    total[:, bin_] += part.total[self.names.index(name)]
         begin = self.last - 2.5 * max(reader.sampling_seconds, 0.05)
         if reader.thinned_until > begin:
             begin = math.floor(self.last / LEVELS[0]) * float(LEVELS[0])
@@ -153,19 +122,6 @@ class RunTotals:
             present = np.isfinite(column)
             self.latest[row, newest.gpu[present]] = column[present]
 
-    def _count_whole(self, own: Buckets) -> None:
-        """Add GPUs' totals over the whole run, one bucket for each of these GPUs."""
-        if not len(own.gpu):
-            return
-        rows, gaps, first, last = own.vectors[:, :4].T
-        self.rows[own.gpu] = rows
-        self.n_gaps[own.gpu] = gaps
-        self.first = float(np.fmin(self.first, np.fmin.reduce(first)))
-        self.last = float(np.fmax(self.last, np.fmax.reduce(last)))
-        add_buckets(self.names, own.gpu, own.vectors, own.layout, self._n, self._total)
-        self.first_time[own.gpu] = np.fmin(self.first_time[own.gpu], first)
-        self.last_time[own.gpu] = np.fmax(self.last_time[own.gpu], last)
-
     def means_of(self, buckets: Buckets, window: Window) -> Means:
         """Return the means over the rollups of a window."""
         n, total = self._nothing()
@@ -173,11 +129,9 @@ class RunTotals:
         return Means(self.names, *window, n, total)
 
     def _nothing(self) -> tuple[Floats, Floats]:
-        """Return counts and sums of zero [n_names, n_gpus] to write into. Pages that are not written to take no memory;
-        if hardly any GPU has samples, each one's numbers lie together."""
+        """Return counts and sums of zero [n_names, n_gpus] to write into."""
         shape = (len(self.names), self._n_gpus)
-        order: Literal["C", "F"] = "F" if self._hardly_any else "C"
-        return np.zeros(shape, order=order), np.zeros(shape, order=order)
+        return np.zeros(shape), np.zeros(shape)
 
     def add(self, gpu: Ints, time: Floats, rows: Floats) -> dict[str, Floats]:
         """Count new rows, float64[n, len(stored)], of GPUs (positions) at times (unix s). Returns their values by
@@ -208,15 +162,22 @@ class RunTotals:
         self.rows[gpu] += spans.rows
         self.first, self.last = float(np.fmin(self.first, spans.start.min())), float(np.fmax(self.last, end.max()))
         # Of the last minute, to a few seconds: a span counts where it ends, but for one that is longer.
-        piece = np.floor(end / self._recent.seconds)
-        new = (end - spans.start <= RECENT_SECONDS) & (end >= self.last - RECENT_SECONDS)
-        for number in np.unique(piece[new]).tolist():
-            own = np.flatnonzero(new & (piece == number))
-            n, total = self._nothing()
-            n[:, gpu[own]] = spans.n[:, own]
-            total[:, gpu[own]] = spans.total[:, own]
-            begin = number * self._recent.seconds
-            self._recent.add(Means(self.names, begin, float(end[own].max()), n, total))
+        self._move_recent()
+        bin_ = np.floor(end / self._step).astype(np.int64) - self._recent_from
+        new = (end - spans.start <= RECENT_SECONDS) & (bin_ >= 0)
+        for row, name in enumerate(self.names):
+            known = new & (spans.n[row] > 0)
+            self._recent.add_spans(name, gpu[known], bin_[known], spans.n[row, known], spans.total[row, known])
+
+    def _move_recent(self) -> None:
+        """Have the minute up to the newest sample in the bins of the last minute; what is older is forgotten."""
+        start = self.last - RECENT_SECONDS
+        if start < self._folded_until:  # up to the end of a rollup
+            start = min(math.ceil(start / LEVELS[0]) * float(LEVELS[0]), self._folded_until)
+        first = math.ceil(start / self._step)
+        if first > self._recent_from:
+            self._recent.move(first - self._recent_from)
+            self._recent_from = first
 
     def _count(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> None:
         """Add rows to the totals of the run and of its last minute: GPUs, times (unix s) and values by metric, all [n]."""
@@ -232,24 +193,16 @@ class RunTotals:
         for row, name in enumerate(self.names):
             known = np.isfinite(values[name])
             self.latest[row, gpu[known]] = values[name][known]
-        new = self._sums(gpu, time, values)
-        self._n, self._total = self._n + new.n, self._total + new.total
-        self.rows += np.bincount(gpu, minlength=self._n_gpus)
-        self.first, self.last = float(np.fmin(self.first, new.start)), float(np.fmax(self.last, new.end))
-        pieces = self._recent.cut(time)
-        if len(pieces) == 1 and len(pieces[0]) == len(gpu):
-            self._recent.add(new)
-        else:
-            for piece in pieces:
-                own = {name: values[name][piece] for name in self.names}
-                self._recent.add(self._sums(gpu[piece], time[piece], own))
-
-    def _sums(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Means:
-        """Count and add up the values of rows, by metric and GPU."""
         n, total = self._nothing()
         for row, name in enumerate(self.names):
             n[row], total[row] = sum_samples(gpu, values[name], self._n_gpus)
-        return Means(self.names, float(time.min()), float(time.max()), n, total)
+        self._n, self._total = self._n + n, self._total + total
+        self.rows += np.bincount(gpu, minlength=self._n_gpus)
+        self.first, self.last = float(np.fmin(self.first, time.min())), float(np.fmax(self.last, time.max()))
+        self._move_recent()
+        bin_ = np.floor(time / self._step).astype(np.int64) - self._recent_from
+        is_recent = bin_ >= 0
+        self._recent.add_rows(gpu[is_recent], bin_[is_recent], {name: values[name][is_recent] for name in self.names})
 
     @property
     def thinned(self) -> float:
@@ -273,7 +226,11 @@ class RunTotals:
 
     def recent(self) -> Means:
         """Return the means over the last minute, as far as it is known, to a few seconds."""
-        return self._recent.means(self.last)
+        n, total = self._nothing()
+        for name in self._recent.n:
+            row = self.names.index(name)
+            n[row], total[row] = self._recent.n[name].sum(axis=1), self._recent.total[name].sum(axis=1)
+        return Means(self.names, max(self._recent_from * self._step, self.first), self.last, n, total)
 
     def settled(self) -> float:
         """Return the unix time, s, up to which every file that still grows has given its rows: what comes is later than

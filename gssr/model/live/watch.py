@@ -1,8 +1,8 @@
 """Watching what grows or is finished: one look after another at a source, whatever becomes of its files."""
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Protocol
 
 from gssr.model.live.live_result import Query, Result, UnreadableError, nothing_yet
 
@@ -10,78 +10,53 @@ STALLED_SECONDS, STALLED_INTERVALS = 5.0, 5
 """A living run is stalled after max(5 s, 5 sampling intervals) without anything new."""
 
 
-class WatchSource(Protocol):
-    """What can be watched: a recording (watched_recording.py), a trace (watched_trace.py), or a recording with its traces on
-    one clock (watched_joined.py)."""
+class Watch(ABC):
+    """Looks at what grows or is finished whenever it is asked to. A subclass reads a recording (watched_recording.py), a
+    trace (watched_trace.py), or a recording with its traces on one clock (watched_joined.py)."""
 
     path: str
+    _shown: Result | None = None
 
     @property
     def run_ids(self) -> tuple[str, ...]:
         """The ids of the recording's runs, once it was opened, in the order in which they began; () of a trace."""
+        return ()
 
     @property
     def files_opened(self) -> tuple[int, int]:
         """How many of the recording's files are opened by now, and of how many; (0, 0) of a trace."""
-
-    @property
-    def growing(self) -> bool:
-        """True while more may come, or become known."""
+        return 0, 0
 
     @property
     def pace(self) -> float:
         """The seconds that a look must come after the one before it to show anything new."""
+        return 0.0
 
     @property
+    @abstractmethod
+    def growing(self) -> bool:
+        """True while more may come, or become known."""
+
+    @property
+    @abstractmethod
     def arrived(self) -> float:
         """The time at which something new came last, monotonic s."""
 
-    def look(self, query: Query, quick: bool) -> Result:
+    @abstractmethod
+    def read_result(self, query: Query, quick: bool) -> Result:
         """Return what the query asks for, as of the newest that was read. ``quick``: leave out what takes long. Raises
         UnreadableError."""
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of every file."""
-
-
-class Watch:
-    """Looks at one source whenever it is asked to."""
-
-    def __init__(self, source: WatchSource) -> None:
-        self.path = source.path
-        self._source = source
-        self._shown: Result | None = None
-
-    @property
-    def run_ids(self) -> tuple[str, ...]:
-        """The runs of the recording, once it was opened; see WatchSource."""
-        return self._source.run_ids
-
-    @property
-    def files_opened(self) -> tuple[int, int]:
-        """How many of the recording's files are opened by now, and of how many; see WatchSource."""
-        return self._source.files_opened
-
-    @property
-    def growing(self) -> bool:
-        """True while more may come, or become known."""
-        return self._source.growing
-
-    @property
-    def pace(self) -> float:
-        """Looking more often than after so many seconds shows nothing new."""
-        return self._source.pace
-
-    def close(self) -> None:
-        """Let go of every file."""
-        self._source.close()
 
     def look(self, query: Query, quick: bool = False) -> Result:
         """Return what the query asks for as it is now. Never raises for what is wrong with the files: the frame says it, and
         shows what was read before. With ``quick`` what takes long may be left out or be coarser than asked for
         (``refined`` is False then)."""
         try:
-            frame = self._shown = self._source.look(query, quick)
+            frame = self._shown = self.read_result(query, quick)
         except UnreadableError as error:
             before = self._shown
             if before is None or not before.n_rows:
@@ -94,7 +69,7 @@ class Watch:
         """Let time go on in a frame of a run that lives, although nothing new came."""
         if frame.state not in ("waiting", "live"):
             return frame
-        silent = time.monotonic() - self._source.arrived
+        silent = time.monotonic() - self.arrived
         if frame.state == "waiting":
             return replace(frame, silent=silent)
         stalled = silent > max(STALLED_SECONDS, STALLED_INTERVALS * frame.sampling_seconds)

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 from gssr.model.joined.together import Laid
 from gssr.model.live.live_result import Query, Result
+from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.store.format.rows import Event
 from gssr.store.read.open import RecordingError
 
 
-class WatchedJoined:
-    """Watches a recording and the traces of its run; a WatchSource. ``lay`` returns the traces, laid over the run; it
+class WatchedJoined(Watch):
+    """Watches a recording and the traces of its run. ``lay`` returns the traces, laid over the run; it
     is called when the run has ended, or with ``at_once`` at the first look."""
 
     def __init__(self, recording: WatchedRecording, lay: Callable[[], Laid], at_once: bool) -> None:
@@ -55,13 +56,13 @@ class WatchedJoined:
         """As the recording's."""
         return self._recording.arrived
 
-    def look(self, query: Query, quick: bool) -> Result:
+    def read_result(self, query: Query, quick: bool) -> Result:
         """Return what the query asks for of the recording as it is now, with the traces laid over it: once the recording
         no longer grows, or at once if that was asked for, at a look that is not ``quick``. A query for a level of the
         traces gets the traces' frame once they are laid over. Raises UnreadableError."""
         if self._laid is not None and query.level is not None and self._trace is not None:
-            return replace(self._trace.look(query, quick), traced=self._laid.traced, since=self._first)
-        frame = self._recording.look(replace(query, level=None, opened=False, tables=False), quick)
+            return replace(self._trace.read_result(query, quick), traced=self._laid.traced, since=self._first)
+        frame = self._recording.read_result(replace(query, level=None, opened=False, tables=False), quick)
         wanted = self._laid is None and frame.run is not None and (self._at_once or not self._recording.growing)
         if wanted and not quick:
             self._laid = self._lay_over(frame)

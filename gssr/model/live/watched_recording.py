@@ -7,23 +7,19 @@ grows nothing is kept open in a transaction between two looks: that would keep t
 import math
 import time
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Ints
-from gssr.gpu_name import without_domains
 from gssr.metrics import OF_NODES
-from gssr.model.live.answers import LAG_COSTS, LAG_SECONDS, last_known_values
-from gssr.model.live.following import LOOK_SECONDS, Following, Look, newest_looks
+from gssr.model.live.answers import last_known_values
+from gssr.model.live.following import LOOK_SECONDS, FollowedRun, Look, newest_looks
 from gssr.model.live.judge_blocks import judge_blocks
 from gssr.model.live.live_result import Query, Result, State, UnreadableError, nothing_yet
-from gssr.model.live.nodes import Nodes
-from gssr.model.live.timeline import Timelines
+from gssr.model.live.watch import Watch
 from gssr.model.live.watched_files import Files, identities, marks
-from gssr.model.results import Judgement, nodes_of
+from gssr.model.results import Judgement
 from gssr.store.format.rank_ends import RankEnd
-from gssr.store.format.rows import SILENT_SECONDS, Event, Gpu, GpuProcess, RunRow
+from gssr.store.format.rows import SILENT_SECONDS, Event, GpuProcess, RunRow
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RecordingReader, RunReader, open_recording
 from gssr.store.read.time_window import Window
@@ -37,37 +33,29 @@ REREAD_SECONDS, REREAD_COSTS = 60.0, 100
 """What live blocks don't tell is read of all files anew after max(60 s, 100 times what that took)."""
 
 
-class _Opened(NamedTuple):
-    """A run that was opened: what does not change while it grows."""
-
-    run_id: str
-    gpus: tuple[Gpu, ...]
-    nodes: tuple[str, ...]
-    node_of: Ints
-    interval: float
-    timelines: Timelines
-    host: Nodes
-    following: Following
-
-
 class _ChangedError(Exception):
     """The recording as it is read now has other GPUs than when it was opened, so that positions differ."""
 
 
-class WatchedRecording:
-    """Watches one run of the recording at ``path`` (``run_id`` None: its newest); a WatchSource. The file need not
-    exist yet."""
+class WatchedRecording(Watch):
+    """Watches one run of the recording at ``path`` (``run_id`` None: its newest). The file need not exist yet."""
+
+    run_ids: tuple[str, ...] = ()
+    """The runs of the recording, once it was opened, in the order in which they began."""
+    files_opened: tuple[int, int] = 0, 0
+    """How many of its files were opened when they were opened last, and of how many."""
+    arrived = 0.0
+    """When something new came last."""
 
     def __init__(self, path: str, run_id: str | None = None) -> None:
         self.path = path
         self._run_id = run_id
         self._recording: RecordingReader | None = None
         self._reader: RunReader | None = None
-        self._opened: _Opened | None = None
+        self._opened: FollowedRun | None = None
         self._files: Files = ()
         self._looked = -math.inf
         self.arrived = time.monotonic()
-        """When something new came last."""
         self._run: RunRow | None = None
         self._recorded = "waiting"
         self._events: tuple[Event, ...] = ()
@@ -82,17 +70,8 @@ class WatchedRecording:
         self._gone = False
         self._newest_of_nodes = -math.inf
         """The newest sample of a run without GPUs, unix s."""
-        self._looks: tuple[float, dict[int, Look]] = (-math.inf, {})
-        """What was on the GPUs at a time that was looked at."""
         self._marks: Files = ()
         """Of a lost run: the files' sizes and times, which tell that it is found again."""
-        self._judgement: tuple[object, Judgement] | None = None
-        """What was asked of live blocks last, and what it was answered."""
-        self._judge_again = -math.inf
-        self.run_ids: tuple[str, ...] = ()
-        """The runs of the recording, once it was opened, in the order in which they began."""
-        self.files_opened = 0, 0
-        """How many of its files were opened when they were opened last, and of how many."""
 
     def _note_progress(self, done: int, n_files: int) -> None:
         self.files_opened = done, n_files
@@ -100,7 +79,7 @@ class WatchedRecording:
     def close(self) -> None:
         """Let go of every file."""
         if self._opened is not None:
-            self._opened.following.close()
+            self._opened.close()
         self._let_go()
 
     def _let_go(self) -> None:
@@ -117,9 +96,9 @@ class WatchedRecording:
     @property
     def pace(self) -> float:
         """Looking more often than after so many seconds shows nothing new."""
-        return LOOK_SECONDS if self.growing and self._opened is not None and self._opened.following.crowded else 0.0
+        return LOOK_SECONDS if self.growing and self._opened is not None and self._opened.crowded else 0.0
 
-    def look(self, query: Query, quick: bool) -> Result:
+    def read_result(self, query: Query, quick: bool) -> Result:
         """Return what the query asks for of the recording as it is now, read anew as far as files have changed. With
         ``quick`` the columns of a large run may be wider than asked for, or left out. A recording that may still grow is
         closed again after each look, unless it was just opened and columns were left out. Raises UnreadableError."""
@@ -146,8 +125,8 @@ class WatchedRecording:
         self._look_for_files()
         opened, is_new = self._opened, self._reader is not before
         # What came since the files were opened just now is for the next look: no column read from them would hold it.
-        if opened is not None and self.growing and (self._reader is None or (opened.following.crowded and is_new)):
-            self._follow(opened.following)
+        if opened is not None and self.growing and (self._reader is None or (opened.crowded and is_new)):
+            self._follow(opened)
         return self._frame(query, quick)
 
     # Files
@@ -162,16 +141,16 @@ class WatchedRecording:
         if files and files == self._files and self._opened is not None:
             if self._gone:
                 self._gone, self._problem = False, None
-            following = self._opened.following
-            if self.growing and following.crowded:
+            opened = self._opened
+            if self.growing and opened.crowded:
                 if now - self._reread > max(REREAD_SECONDS, REREAD_COSTS * self._cost):
                     self._take_small_tables(self._read())
                     self._reread = now
-                    following.lens.renew()
-                    self._opened.host.renew()
-            elif self.growing and following.happened != self._told:
+                    opened.answers.renew()
+                    opened.host.renew()
+            elif self.growing and opened.happened != self._told:
                 self._take_small_tables(self._read())
-                self._told = dict(following.happened)
+                self._told = dict(opened.happened)
                 self._let_go()  # what is read for columns has to hold all rows that were followed
             elif not self.growing and self._marks and self._marks != marks(files):
                 self._open(files)
@@ -198,19 +177,8 @@ class WatchedRecording:
         self.run_ids = tuple(run.run.run_id for run in self._recording.runs)
         self._run, self._recorded = reader.run, reader.state
         self._take_small_tables(reader)
-        nodes, node_of = nodes_of(reader.gpus)
-        following = Following(reader, self.growing)
         self._problem = reader.damage
-        self._opened = _Opened(
-            reader.run.run_id,
-            reader.gpus,
-            without_domains(nodes),
-            node_of,
-            reader.sampling_seconds,
-            Timelines(),
-            Nodes(following.crowded),
-            following,
-        )
+        self._opened = FollowedRun(reader, self.growing)
         self._reread = time.monotonic()
         self._files, self._told = files, None
         found_again = self._recorded == "lost" and reader is self._recording.runs[-1]
@@ -245,14 +213,14 @@ class WatchedRecording:
 
     # What is new
 
-    def _follow(self, following: Following) -> None:
+    def _follow(self, run: FollowedRun) -> None:
         """Read what has come of the run, and look whether it has ended or must be opened anew."""
-        following.look()
-        self.arrived = max(self.arrived, following.arrived)
-        if following.outdated:
+        run.look()
+        self.arrived = max(self.arrived, run.arrived)
+        if run.outdated:
             self._files = ()  # open them at the next look for files
-            self._looked = self._looked if len(following.tally.rows) else -math.inf
-        stand = following.stand()
+            self._looked = self._looked if len(run.tally.rows) else -math.inf
+        stand = run.stand()
         if stand is not None:
             self._run, self._recorded = stand, stand.state
             if not self.growing:
@@ -272,112 +240,97 @@ class WatchedRecording:
         """Draw up the frame that a query asks for, of what was read."""
         opened = self._opened
         if opened is not None and not opened.gpus:
-            return self._of_nodes(query, opened.host)
-        if opened is None or not opened.following.tally.metrics or math.isnan(opened.following.tally.last):
+            return self._of_nodes(query, opened)
+        if opened is None or not opened.tally.metrics or math.isnan(opened.tally.last):
             return self._blank(query)
         if query.metric in OF_NODES:
             own = np.flatnonzero(np.isin(opened.node_of, query.gpus)) if query.gpus else ()
             base = self._frame(replace(query, metric="", gpus=tuple(np.asarray(own).tolist()), rows=0), quick)
             return opened.host.frame(query, base, self._read, self.growing) or base
-        tally, following = opened.following.tally, query.end is None
-        shown = opened.following.lens.show(query, self._read, self.growing, quick)
-        late = following and self.growing
-        timeline = (
-            opened.timelines.show(query, shown.grid, shown.window, opened.gpus, opened.node_of, self.growing)
-            if query.rows
-            else None
-        )
-        on_gpus = self._processes_at(opened.following, shown.window.end, late)
-        latest = (
-            tally.latest[tally.names.index(shown.metric)].copy() if following else last_known_values(shown.grid.values)
-        )
-        frame = Result(
-            path=self.path,
-            query=query,
-            state=self._state,
+        tally, late = opened.tally, self.growing and query.end is None
+        known = replace(
+            nothing_yet(self.path, query, self._state, self._problem),
             run=self._run,
             gpus=opened.gpus,
             nodes=opened.nodes,
             node_of=opened.node_of,
             first=tally.first,
             last=tally.last,
-            now=tally.last if late else shown.recent.end,
-            silent=0.0,
             sampling_seconds=opened.interval,
             n_rows=tally.n_rows,
             n_gaps=tally.n_gaps.copy(),
             first_time=tally.first_time.copy(),
             last_time=tally.last_time.copy(),
-            latest=latest,
             newest=tally.latest.copy() if late else None,
-            grid=shown.grid,
-            space=shown.space,
             whole=tally.whole(),
-            recent=shown.recent,
-            window=shown.window,
-            moment=shown.moment,
-            host=shown.host,
             events=self._events,
-            problem=self._problem,
-            following=following,
-            refined=shown.refined,
-            active_from=shown.active_from,
-            energy_j=shown.energy_j,
-            score_curve=shown.score_curve,
-            timeline=timeline,
-            coming=opened.following.coming if late else None,
+            coming=opened.coming if late else None,
             thinned=tally.thinned,
             ranks_missing=self._ranks_missing,
             ranks_stopped=self._ranks_stopped,
+            reread=time.monotonic() - self._reread if self.growing and opened.crowded else None,
+        )
+        frame = opened.answers.show(known, self._read, self.growing, quick)
+        on_gpus = self._processes_at(opened, frame.window.end, late)
+        metric = tally.names.index(frame.grid.metric)
+        frame = replace(
+            frame,
+            now=tally.last if late else frame.recent.end,
+            latest=tally.latest[metric].copy() if frame.following else last_known_values(frame.grid.values),
+            timeline=opened.timelines.show(query, frame.grid, frame.window, opened.gpus, opened.node_of, self.growing)
+            if query.rows
+            else None,
             processes=tuple(process for own in on_gpus.values() for process in own),
             without_process=frozenset(gpu for gpu, own in on_gpus.items() if not own),
-            reread=time.monotonic() - self._reread if self.growing and opened.following.crowded else None,
         )
         if query.beside:
             frame = opened.host.beside(frame, self._read, self.growing)
         judged = frame.reread is not None and query.causes is not None and frame.refined
-        return self._judged(frame, opened.following, quick) if judged else frame
+        return self._judged(frame, opened, quick) if judged else frame
 
-    def _of_nodes(self, query: Query, host: Nodes) -> Result:
+    def _of_nodes(self, query: Query, run: FollowedRun) -> Result:
         """Return the frame of a run without GPUs."""
         blank = self._blank(query)
-        frame = host.frame(query, blank, self._read, self.growing)
+        frame = run.host.frame(query, blank, self._read, self.growing)
         if frame is None:
             return blank
         if frame.last > self._newest_of_nodes:
             self.arrived, self._newest_of_nodes = time.monotonic(), frame.last
         return frame
 
-    def _processes_at(self, following: Following, end: float, live: bool) -> dict[int, tuple[GpuProcess, ...]]:
+    def _processes_at(self, run: FollowedRun, end: float, live: bool) -> dict[int, tuple[GpuProcess, ...]]:
         """Return the processes on each GPU, by its position, at the newest look at them in the SILENT_SECONDS before
         ``end`` (unix s); GPUs without one are missing. ``live``: what was followed is used, otherwise the recording is
         read. {} for a run of very many files."""
-        if following.crowded:
+        if run.crowded:
             return {}
-        known = following.looks
-        if not live:
-            if self._looks[0] != end:
-                self._looks = end, {}
-                for rows in self._read().gpu_processes(Window(end - SILENT_SECONDS, end + _EDGE)):
-                    newest_looks(rows, self._looks[1])
-            known = self._looks[1]
+
+        def read() -> dict[int, Look]:
+            """Read the newest looks before ``end``."""
+            found: dict[int, Look] = {}
+            for rows in self._read().gpu_processes(Window(end - SILENT_SECONDS, end + _EDGE)):
+                newest_looks(rows, found)
+            return found
+
+        known = run.looks if live else run.kept.find(("processes", end), read)
         return {gpu: own for gpu, (when, own) in sorted(known.items()) if when >= end - SILENT_SECONDS}
 
-    def _judged(self, frame: Result, following: Following, quick: bool) -> Result:
+    def _judged(self, frame: Result, run: FollowedRun, quick: bool) -> Result:
         """Return the frame of a run of very many files with a judgement of what their live blocks counted. It is kept
         for some seconds. ``quick``: columns that are read for it may be coarser."""
-        query, begun = frame.query, time.monotonic()
-        assert query.causes is not None
-        asked = (query.span, query.end, query.gpus, query.causes)
-        if self._judgement is None or asked != self._judgement[0] or begun > self._judge_again:
-            lead, grid = following.tally.best(), frame.grid
+        query, table = frame.query, frame.query.causes
+        assert table is not None
+
+        def judge_now() -> Judgement:
+            """Judge the frame's window by what tells work from waiting."""
+            lead, grid = run.tally.best(), frame.grid
             if lead is not None and lead != grid.metric:
                 own = replace(query, metric=lead, cursor=None, activity=False, energy=False)
-                grid = following.lens.show(own, self._read, True, quick).grid
-            self._judgement = asked, judge_blocks(replace(frame, grid=grid), query.causes)
-            now = time.monotonic()
-            self._judge_again = now + max(LAG_SECONDS, LAG_COSTS * (now - begun))
-        return replace(frame, judgement=self._judgement[1])
+                grid = run.answers.show(replace(frame, query=own), self._read, True, quick).grid
+            return judge_blocks(replace(frame, grid=grid), table)
+
+        judgement = run.kept.find(("judgement", query.span, query.end, query.gpus, table), judge_now, growing=True)
+        return replace(frame, judgement=judgement)
 
     def _blank(self, query: Query) -> Result:
         """Return the frame of a run that has nothing to show yet."""

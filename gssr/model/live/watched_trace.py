@@ -3,8 +3,7 @@ computed in whole nanoseconds."""
 
 import math
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
@@ -19,6 +18,8 @@ from gssr.metrics import OF_COUNTER, OF_OWN, RATIO, metric_named
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.custom_metrics import Custom
 from gssr.model.findings.similar_gpus import bands
+from gssr.model.frame_cache import once
+from gssr.model.live.kept_answers import KeptAnswers
 from gssr.model.live.live_result import (
     Around,
     CounterLine,
@@ -30,6 +31,7 @@ from gssr.model.live.live_result import (
     nothing_yet,
 )
 from gssr.model.live.timeline import MOST_BANDS, Timelines, neighbours
+from gssr.model.live.watch import Watch
 from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
 from gssr.model.statistics.grid import choose_width
 from gssr.model.traces.analyze_trace import analyze_timeline
@@ -65,34 +67,31 @@ _COURSE = 100
 _Answer = TypeVar("_Answer")
 
 
-class WatchedTrace:
-    """Watches the trace that ``read`` returns; a WatchSource. ``read`` is called at the first look; ``path``: the file,
+class WatchedTrace(Watch):
+    """Watches the trace that ``read`` returns. ``read`` is called at the first look; ``path``: the file,
     folder or files, as the user named them; ``own``: the user's own metrics."""
 
-    pace = 0.0
-    run_ids: tuple[str, ...] = ()
-    files_opened = 0, 0
+    growing = True
+    """Something more will be known."""
+    arrived = 0.0
 
     def __init__(self, path: str, read: Callable[[], Trace], own: Sequence[Custom] = ()) -> None:
-        self._broken_down: tuple[TraceAnalysis, Breakdown | None] | None = None
         self.path = path
         self._own = own
         self._read = read
         self._trace: Trace | None = None
         self._unreadable: UnreadableError | None = None
         """Why there is no trace: it is not read again."""
-        self._kept: OrderedDict[object, object] = OrderedDict()
+        self._answers = KeptAnswers(_KEPT)
         self._worker = ThreadPoolExecutor(1, "gssr-analysis")
         self._asked: dict[str, tuple[object, Future[object]]] = {}
-        self.growing = True
-        """Something more will be known."""
         self.arrived = monotonic()
 
     def close(self) -> None:
         """Cancel analyses that have not begun."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def look(self, query: Query, quick: bool) -> Result:
+    def read_result(self, query: Query, quick: bool) -> Result:
         """Return what the query asks for of the trace, which is read at the first look that is not ``quick``; until then
         the frame says that it is waited for. With ``quick``, what takes long in a large trace (tables, verdicts) is left
         out unless it is known already. The first look after reading is quick, too. Raises UnreadableError."""
@@ -152,16 +151,6 @@ class WatchedTrace:
         )
         return trace
 
-    def _remembered(self, key: object, compute: Callable[[], _Answer]) -> _Answer:
-        """Return what is kept under this key, or compute and keep it. Of more than _KEPT results the least recently used
-        ones are forgotten."""
-        if key not in self._kept:
-            self._kept[key] = compute()
-        self._kept.move_to_end(key)
-        while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
-        return self._kept[key]  # type: ignore[return-value]
-
     @cached_property
     def _steps(self) -> dict[str, float]:
         """The time at which each step of the whole trace first begins, s, by its name."""
@@ -208,13 +197,14 @@ class WatchedTrace:
         """Draw up the frame that a query asks for."""
         assert self._trace is not None
         some = query.only._replace(who=())
-        trace, levels = self._remembered(("only", some), lambda: self._only(some))
+        trace, levels = self._answers.find(("only", some), lambda: self._only(some))
         name: LevelName = query.level if query.level in levels else next(iter(levels))
         if query.level is None and query.metric.startswith(OF_OWN):
             name = next((each for each in levels if len(levels[each].of_metric(query.metric))), name)
         level = levels[name]
         query = replace(
-            query, gpus=self._remembered(("who", name, query.only.who, query.gpus), lambda: self._passing(level, query))
+            query,
+            gpus=self._answers.find(("who", name, query.only.who, query.gpus), lambda: self._passing(level, query)),
         )
         if name not in self._nodes:
             self._nodes[name] = nodes_of(level.gpus)
@@ -227,12 +217,12 @@ class WatchedTrace:
         n, begin, step = _columns(query, width, self._first, self._last)
         usual = level.work if query.compared else "busy"
         metric = query.metric if query.metric in level.metrics or ":" in query.metric else usual
-        grid = self._remembered(
+        grid = self._answers.find(
             (some, name, metric, begin, step, n), lambda: _grid(level, metric, begin, step, min(n, _at_most(n_gpus)), n)
         )
         low, high = max(begin, self._first), min(begin + n * step, self._last)
-        window = self._remembered((some, name, metric, low, high), lambda: level.means(low, high, metric))
-        whole = self._remembered(
+        window = self._answers.find((some, name, metric, low, high), lambda: level.means(low, high, metric))
+        whole = self._answers.find(
             (some, name, metric, self._first, self._last), lambda: level.means(self._first, self._last, metric)
         )
         moment: dict[str, float | None] = {}
@@ -241,9 +231,9 @@ class WatchedTrace:
             at = begin + max(int((query.cursor * NS - begin) // step), 0) * step
             moment = level.means(at, at + step, metric).overall(gpus)
         columns = begin, step, n
-        greatest = self._remembered((some, name, "greatest", metric), lambda: self._greatest(level, metric))
+        greatest = self._answers.find((some, name, "greatest", metric), lambda: self._greatest(level, metric))
         asked = (some, name, metric, columns, query.gpus, query.rows, query.grouped, query.opened, query.alike)
-        timeline, part = self._remembered(
+        timeline, part = self._answers.find(
             asked, lambda: self._part(query, (trace, levels, level), grid, window, columns, greatest)
         )
         analysis, refined = self._analysis(query, trace, level, (low, high), quick)
@@ -261,7 +251,7 @@ class WatchedTrace:
             refined = refined and level.ready_to_zoom()
         judgement = None
         if judged is not None and query.causes is not None:
-            breakdown = self._breakdown(judged)
+            breakdown = _breakdown(judged)
             judgement = Judgement(judged.verdicts, judged.abstentions, low / NS, high / NS, breakdown=breakdown)
         known = np.isfinite(grid.values)
         final = grid.values.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)
@@ -278,12 +268,6 @@ class WatchedTrace:
             greatest=greatest,
             active_from=self._whole.worked[0] / NS if query.activity and self._whole.worked else None,
         )  # fmt: skip
-
-    def _breakdown(self, analysis: TraceAnalysis) -> Breakdown | None:
-        """Return where the GPU time went, computed once for each analysis; None if it has no breakdown."""
-        if self._broken_down is None or self._broken_down[0] is not analysis:
-            self._broken_down = analysis, analysis.breakdown
-        return self._broken_down[1]
 
     def _greatest(self, level: Level, metric: str) -> Mapping[str, float]:
         """Find the greatest value of the metric in any row and column of the whole trace, for the scale of an axis.
@@ -321,8 +305,8 @@ class WatchedTrace:
         """Return the frame of a profile, which has only a call tree; its metrics are sums over all places."""
         assert self._trace is not None
         trace, level = self._trace, next(iter(self._levels.values()))
-        analysis = self._remembered("profile", lambda: analyze_timeline(trace))
-        means = self._remembered("sums", lambda: _sums(analysis, len(level.gpus)))
+        analysis = self._answers.find("profile", lambda: analyze_timeline(trace))
+        means = self._answers.find("sums", lambda: _sums(analysis, len(level.gpus)))
         named = next((name for name in means.names if name == query.metric), means.names[0])
         n_gpus = len(level.gpus)
         return replace(
@@ -420,31 +404,37 @@ class WatchedTrace:
         return self._in_time(what, key, lambda: self._analysed(trace, level, window, query), quick)
 
     def _in_time(
-        self, what: str, key: object, compute: Callable[[], _Answer], quick: bool
+        self, what: str, key: Hashable, compute: Callable[[], _Answer], quick: bool
     ) -> tuple[_Answer | None, bool]:
         """Compute something that may take long, or return what is kept of it under ``key``. In a large trace it is
         computed in a thread, one of each kind ``what`` at a time; with ``quick`` nothing is begun. Returns the result,
         or None until it is there; and True once it is."""
-        if key in self._kept:
-            return self._remembered(key, compute), True
+        if self._answers.holds(key):
+            return self._answers.find(key, compute), True
         if quick:
             return None, False
         assert self._trace is not None
         if len(self._trace.intervals) <= LARGE:
-            return self._remembered(key, compute), True
+            return self._answers.find(key, compute), True
         asked = self._asked.get(what)
         if asked is None or (asked[0] != key and asked[1].done()):
             asked = self._asked[what] = key, self._worker.submit(compute)
         if asked[0] != key or not asked[1].done():
             return None, False
         future = asked[1]
-        return self._remembered(key, lambda: future.result()), True  # type: ignore[return-value]
+        return self._answers.find(key, lambda: future.result()), True  # type: ignore[return-value]
 
     def _analysed(self, trace: Trace, level: Level, window: tuple[int, int], query: Query) -> TraceAnalysis:
         """Analyse a window and the GPUs asked for; with the call tree if tables are asked for."""
         whole = window == (self._first, self._last)
         tracks = level.tracks_with_host(query.gpus)
         return analyze_timeline(trace, None if whole else window, tracks, tables=None if query.tables else ["verdicts"])
+
+
+@once
+def _breakdown(analysis: TraceAnalysis) -> Breakdown | None:
+    """Return where the GPU time went; None of an analysis without a breakdown."""
+    return analysis.breakdown
 
 
 def _opened(trace: Trace, level: Level, gpus: tuple[int, ...]) -> Flags:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from benchmarks.processes import ENVIRONMENT
 from gssr.model.live.live_result import Query
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.read.open import RecordingError
 from tests.faults.tried import Fault, Seen
@@ -44,7 +43,7 @@ class _Watcher(threading.Thread):
 
     def run(self) -> None:
         try:
-            with closing(Watch(WatchedRecording(str(self._path)))) as watch:
+            with closing(WatchedRecording(str(self._path))) as watch:
                 while not self._over.wait(0.05):
                     watch.look(Query())
         except Exception as error:

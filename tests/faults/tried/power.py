@@ -10,7 +10,6 @@ from pathlib import Path
 from gssr.backends.base import BackendError
 from gssr.backends.replay import open_replay
 from gssr.model.live.live_result import Query
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
@@ -30,7 +29,7 @@ def boundaries(path: Path) -> list[int]:
 
 
 def _watch(path: Path) -> str:
-    with closing(Watch(WatchedRecording(str(path)))) as watch:
+    with closing(WatchedRecording(str(path))) as watch:
         watch.look(Query())
     return ""
 

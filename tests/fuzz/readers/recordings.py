@@ -16,7 +16,6 @@ from gssr.backends.base import BackendError
 from gssr.backends.replay import open_replay
 from gssr.metrics import BY_NAME, NAMES
 from gssr.model.live.live_result import Query
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.merge import merge
 from gssr.store.read.follow import Follower
@@ -112,7 +111,7 @@ def _arrays(path: Path, rng: random.Random) -> None:
 
 
 def _watch(path: Path, rng: random.Random) -> None:
-    with closing(Watch(WatchedRecording(str(path), rng.choice((None, None, "r1"))))) as watch:
+    with closing(WatchedRecording(str(path), rng.choice((None, None, "r1")))) as watch:
         for _ in range(3):
             span, end = rng.choice((None, 60.0, 1e6)), rng.choice((None, START + 100, 0.0, 1e11))
             watch.look(Query(span=span, end=end, columns=rng.choice((1, 60, 200)), rows=5, activity=True), quick=True)

@@ -8,7 +8,6 @@ from timelines import Events
 
 from gssr.model.compare.alignment import origins
 from gssr.model.compare.traces import Calls, calls, names
-from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.render.roles import text_of
@@ -70,7 +69,7 @@ def test_traces_without_steps_are_aligned_at_their_first_kernel() -> None:
             Events().add(Kind.CPU_OP, "import", 0, 5_000).launched("gemm", at - 100, at, 20_000, took=50).timeline()
         )
         query = replace(View(screen="compare").query(120), activity=True)
-        frames.append(Watch(WatchedTrace("t", lambda timeline=timeline: timeline)).look(query))  # type: ignore[misc]
+        frames.append(WatchedTrace("t", lambda timeline=timeline: timeline).look(query))  # type: ignore[misc]
     one, other = frames
     assert one is not None and other is not None
     assert [time for time, _ in origins(one, other, "activity")] == [10_000 / 1e9, 70_000 / 1e9]
