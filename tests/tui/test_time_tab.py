@@ -15,7 +15,7 @@ from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces.flows import flow_between, launch_flows, partner
 from gssr.render.breakdown import LOOKS
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
-from gssr.render.scale import prefixed
+from gssr.render.scale import percent, prefixed
 from gssr.traces.timeline import Kind, Timeline
 from gssr.tui.app import LiveScreen
 from gssr.tui.time.box import Box
@@ -149,7 +149,15 @@ def test_states_have_the_colours_of_the_breakdown_and_add_up(recording: str) -> 
         states = app.query_one(States)
         judgement = app.results[0].judgement
         assert judgement is not None and judgement.breakdown is not None
-        most = CATEGORIES[int(judgement.breakdown.shares.argmax())]
+        shares = judgement.breakdown.shares
+        most = CATEGORIES[int(shares.argmax())]
+        # The window's own, not the mean of its columns: those at its ends hold less time.
+        told = {
+            each.short: percent(float(share)) for each, share in zip(CATEGORIES, shares, strict=True) if share >= 0.005
+        }
+        legend = [states.render_line(y).text[: states.left] for y in range(states.content_size.height)]
+        named = [line[3:].split() for line in legend if line.strip()]
+        assert named and all(told[" ".join(words[:-2])] == " ".join(words[-2:]) for words in named)
         colours = {
             str(segment.style.color.name)
             for y in range(states.content_size.height)

@@ -89,9 +89,10 @@ class States(TimePanel):
             known = np.nan_to_num(shares[:, at])
         elif result.part is not None:
             known = np.nan_to_num(result.part.total)
+        elif self._breakdown is not None:
+            known = np.nan_to_num(self._breakdown.shares)
         else:
-            seen = np.isfinite(shares).all(axis=0)
-            known = shares[:, seen].mean(axis=1) if seen.any() else np.zeros(len(states))
+            return []
         rows: list[Row] = []
         room = self.left - 11
         for state in np.argsort(-known, kind="stable").tolist():
