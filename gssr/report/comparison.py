@@ -175,8 +175,8 @@ def _one(letters: str, lines: Sequence[_Line], width: int, marks: Glyphs) -> lis
     """Draw a table of one run and A, with the difference, the noise and the outcome in words."""
     head = [
         TableColumn(""), TableColumn("unit", drop=3), TableColumn("A", "right"), TableColumn(letters, "right"),
-        TableColumn(f"{letters} - A", "right"), TableColumn("%", "right", drop=5),
-        TableColumn("noise", "right", drop=4), TableColumn(""),
+        TableColumn(f"{letters} - A", "right"), TableColumn("noise", "right", drop=4),
+        TableColumn("%", "right", drop=5), TableColumn(""),
     ]  # fmt: skip
     rows: list[list[Cell]] = []
     for label, unit, (change,) in lines:
@@ -185,7 +185,7 @@ def _one(letters: str, lines: Sequence[_Line], width: int, marks: Glyphs) -> lis
         role = _LOOKS[change.outcome][1]
         rows.append([
             label, (Span(unit.name, "dim"),), _text(unit, change.a), (Span(_text(unit, change.b), "value"),),
-            _text(unit, change.difference, with_sign=True), (Span(relative, "dim"),), (Span(noise, "dim"),),
+            _text(unit, change.difference, with_sign=True), (Span(noise, "dim"),), (Span(relative, "dim"),),
             (Span(change.outcome, role),),
         ])  # fmt: skip
     return table(head, rows, width, marks)
