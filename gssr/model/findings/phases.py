@@ -19,7 +19,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.metrics import BY_NAME, DETECTION_METRICS
-from gssr.model.evidence.evidence import Evidence, means_between
+from gssr.model.evidence.evidence import Evidence, excerpt
 from gssr.model.findings.dips import DEPTH, FEWEST, change_points, cycle, cycle_of, noise
 from gssr.model.results import Cycle, Kind, Phase
 from gssr.model.statistics.balance import full_scale
@@ -94,7 +94,8 @@ def phases(evidence: Evidence) -> tuple[Phase, ...]:
 
 def _phase(evidence: Evidence, kind: Kind, part: Window, repeated: Cycle | None) -> Phase:
     """Describe a part of the window as a phase of this kind, with its dips (None: none)."""
-    means = means_between(evidence, part)
+    own = excerpt(evidence, part)
+    means = {name: own.mean(name) if own is not None else None for name in evidence.series}
     share = part.seconds / evidence.seconds
     return Phase(
         kind, *part, share, score_of_means(means), means, place_under_roofline(means, evidence.peaks), cycle=repeated
