@@ -1,4 +1,4 @@
-"""Judging a job by the rules, in their order: causes first, so that what they explain is not told again."""
+"""Judging a job by the rules, in their order."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from gssr.model.verdicts import words
 from gssr.model.verdicts.awaited_gpus import find_leading_loss
 from gssr.model.verdicts.job import JobEvidence
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Rule, RuleTable, decide, same_gpus
+from gssr.model.verdicts.table import Rule, RuleTable, decide
 from gssr.model.window import MANY, looked_at, verdicts_in_all
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader
@@ -108,8 +108,7 @@ def judge(evidence: Evidence, table: RuleTable = TABLE, few: str | None = None) 
     that abstained: those that lack what they need, and where samples are too few (``few`` says why, see ``too_few``)
     those that need any.
 
-    A rule is left out where one that comes before it explains what it found on all of its GPUs. Where no GPU has
-    samples, all rules abstain. Where none has more than one, there is no breakdown.
+    Where no GPU has samples, all rules abstain. Where none has more than one, there is no breakdown.
     """
     job = JobEvidence(evidence, table)
     if not job.known.any():
@@ -120,7 +119,6 @@ def judge(evidence: Evidence, table: RuleTable = TABLE, few: str | None = None) 
         job,
         evidence.n_gpus,
         lambda rule: _missing(rule, evidence) or (few if rule.needs else None),
-        same_gpus,
         evidence.n_gpus * evidence.seconds / 3600,
         said,
     )

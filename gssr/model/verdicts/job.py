@@ -162,14 +162,18 @@ class JobEvidence:
         return over_gpus(np.where(self.at_work_cells, clocks, np.nan).T)
 
     @cached_property
+    def relative_clocks(self) -> Floats:
+        """``clocks_at_work`` as shares of the median GPU's of the same model [n_gpus], because what another model does at
+        its clock can't be compared; NaN where unknown."""
+        models, model_of = np.unique([gpu.name or "" for gpu in self.evidence.gpus], return_inverse=True)
+        usual = np.array([median(self.clocks_at_work[model_of == model]) for model in range(len(models))])[model_of]
+        pace = np.divide(self.clocks_at_work, usual, out=np.full(len(usual), np.nan), where=usual > 0)
+        return np.asarray(pace, np.float64)
+
+    @cached_property
     def slowed_gpus(self) -> set[int]:
         """Positions of the GPUs whose clocks, at work, are clearly lower than the median GPU's of the same model."""
-        clocks = self.clocks_at_work
-        models = np.array([gpu.name or "" for gpu in self.evidence.gpus])
-        usual = {model: median(clocks[models == model]) for model in set(models.tolist())}
-        of_model = np.array([usual[model] for model in models.tolist()])
-        pace = np.divide(clocks, of_model, out=np.full(len(clocks), np.nan), where=of_model > 0)
-        return set(np.flatnonzero(pace < SAME_CLOCK).tolist())
+        return set(np.flatnonzero(self.relative_clocks < SAME_CLOCK).tolist())
 
     @cached_property
     def waits_by_gpu(self) -> Floats:

@@ -1,8 +1,8 @@
 """The table of all rules, and how a site changes it.
 
 What each rule looks for, from which numbers on, what it says and what to do, and where its numbers come from, stands at its
-condition, in the modules by subject beside this one. The order matters: causes come before what they explain. A site may
-change every number, severity and advice in a TOML file, or turn rules off:
+condition, in the modules by subject beside this one. A site may change every number, severity and advice in a TOML file, or
+turn rules off:
 
 [memory_full]
 share = 0.95

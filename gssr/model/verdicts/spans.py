@@ -87,7 +87,7 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, 
     if share < _LEAST_LOST:
         return None
     evidence = (
-        finding("seconds", seconds, "apart from the others", rule, "seconds"),
+        finding("seconds", seconds, "apart from the others", rule.threshold("seconds")),
         finding_in_words("share", share, f"{words.percent(share)} of the GPU time"),
     )
     own = float(np.median(edge[list(which)]))
@@ -225,7 +225,7 @@ def _match_time_outside_work(job: JobEvidence, rule: Rule, start: float, end: fl
     if share < rule.at("share") or end - start < rule.at("seconds"):
         return None
     title = {"idle": words.duration(end - start), "share": words.percent(share)}
-    evidence = (finding("share", share, "of the GPU time", rule, "share"),)
+    evidence = (finding("share", share, "of the GPU time", rule.threshold("share")),)
     return RuleMatch(
         title, evidence, rule.severity, (start, end), (), job.breakdown.share_over_time(category), lost=share
     )
@@ -266,7 +266,7 @@ def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         which = positions(idles)
         verb = "is" if len(which) == 1 else "are"
         who = f"; {words.named(job.evidence.gpus, which)} {verb} idle while the others spin"
-    found = [finding("seconds", idle, "without work", rule, "ended")]
+    found = [finding("seconds", idle, "without work", rule.threshold("ended"))]
     if spins.any():
         busy = float(np.nanmean(engine[spins]))
         still = f"kernels ran {words.percent(busy)} of it all the same, as collectives do that wait"
