@@ -754,4 +754,4 @@ IN_TORCH = {
 }
 """What is added to the advice for programs in PyTorch."""
 
-TABLE = RuleTable(Rule("common", "info", "", (), "", ()), rules_of(sys.modules[__name__]), TRACES)
+TABLE = RuleTable(rules_of(sys.modules[__name__]), TRACES)

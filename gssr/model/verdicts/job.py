@@ -36,10 +36,6 @@ class JobEvidence:
     evidence: Evidence
     table: RuleTable
 
-    def common(self, name: str) -> float:
-        """Look up a threshold that several rules share, by its name."""
-        return self.table.common.at(name)
-
     @cached_property
     def account(self) -> GpuTimeAccount:
         """The account of the GPU time: each second of each GPU booked into one category."""

@@ -14,7 +14,6 @@ OURS = "ours"
 DCGM = "NVIDIA DCGM feature overview"
 NVML = "NVIDIA NVML API reference"
 KEMPNER = "KempnerPulse's classes"
-JOBSTATS = "Princeton jobstats"
 CSCS = "CSCS's job report"
 TRACEML = "TraceML"
 NSYS = "Nsight Systems' expert rules"
@@ -96,16 +95,15 @@ class Rule(NamedTuple):
 
 
 class RuleTable(NamedTuple):
-    """The rules in their order, causes before what they explain. ``common`` holds what several of them share: no rule of
-    its own. ``section``: where in a site's file they stand; empty for its top."""
+    """The rules in their order, causes before what they explain. ``section``: where in a site's file they stand; empty for
+    its top."""
 
-    common: Rule
     rules: tuple[Rule, ...]
     section: str = ""
 
     def rule(self, code: str) -> Rule:
-        """Look up the rule of this code; ``common`` by its own. Raises StopIteration for an unknown one."""
-        return next(rule for rule in (self.common, *self.rules) if rule.code == code)
+        """Look up the rule of this code. Raises StopIteration for an unknown one."""
+        return next(rule for rule in self.rules if rule.code == code)
 
 
 class RuleMatch(NamedTuple):
