@@ -30,13 +30,11 @@ LATE_CODES = ("straggler", "slow_node", "imbalance", "rotating_stragglers", "tak
 @dataclass(frozen=True)
 class LateGpus:
     """GPUs that others wait for. ``code``: the verdict that this is, such as "straggler". ``gpus``: their positions; empty
-    if they change, or are many. ``share`` (0-1): of all GPU time, what the others wait. ``is_waiting`` [n_bins]: when they
-    do."""
+    if they change, or are many. ``share`` (0-1): of all GPU time, what the others wait."""
 
     code: str
     gpus: tuple[int, ...]
     share: float
-    is_waiting: Flags
 
 
 def find_late_gpus(account: GpuTimeAccount, node_of: Ints) -> LateGpus | None:
@@ -68,20 +66,20 @@ def find_late_gpus(account: GpuTimeAccount, node_of: Ints) -> LateGpus | None:
         others = by_gpu[~late]
         is_even = float(np.nanstd(others)) <= UNEVEN * float(np.nanmean(others))
         code = _code_of_late_ones(late, node_of[used]) if is_even else "imbalance"
-        return LateGpus(code, () if code == "imbalance" else tuple(used[late].tolist()), share, busy)
+        return LateGpus(code, () if code == "imbalance" else tuple(used[late].tolist()), share)
     if while_others_work(np.asarray(1 - activity.active, np.float64), inside & activity.is_measured) is not None:
-        return LateGpus("taking_turns", (), share, busy)
+        return LateGpus("taking_turns", (), share)
     usual = float(np.nanmean(by_gpu))
     are_some_late = float(np.median(is_late[:, busy].mean(axis=0))) > 0
     is_clear = are_some_late or float(np.nanmax(by_gpu) - np.nanmin(by_gpu)) > CLEARLY
     if is_clear and float(np.nanstd(by_gpu)) > UNEVEN * usual:
-        return LateGpus("imbalance", (), share, busy)
+        return LateGpus("imbalance", (), share)
     if not are_some_late and idles <= spins:  # nobody waits clearly less than the others
         return None
     cells = np.nan_to_num(waits[:, busy])
     is_whole = ((cells > MOSTLY) | (cells < 1 - MOSTLY)).mean() > MOSTLY  # stragglers are late by parts of a bin
     in_turn = are_some_late and is_whole and busy.mean() >= MOSTLY and usual >= 1 - MOSTLY
-    return LateGpus("taking_turns" if in_turn else "rotating_stragglers", (), share, busy)
+    return LateGpus("taking_turns" if in_turn else "rotating_stragglers", (), share)
 
 
 def _code_of_late_ones(late: Flags, node_of: Ints) -> str:

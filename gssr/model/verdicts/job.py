@@ -133,9 +133,8 @@ class JobEvidence:
             return None
         found = find_late_gpus(self.account, self.evidence.node_of)
         if (found is None or not found.gpus) and 0 < len(self.slowed_gpus) <= FEW_GPUS * self.used.sum():
-            waits = self.waits_over_time
             share = self.breakdown.share("idle.imbalance") + self.breakdown.share("communication.waiting")
-            return LateGpus("straggler", tuple(sorted(self.slowed_gpus)), share, waits > 0)
+            return LateGpus("straggler", tuple(sorted(self.slowed_gpus)), share)
         return found
 
     @cached_property
@@ -176,12 +175,6 @@ class JobEvidence:
         """The share of its time that each used GPU waits for others [n_gpus]; NaN for unused ones."""
         at = [position for name in ("idle.imbalance", "communication.waiting") for position in positions_of(name)]
         return np.where(self.used, self.breakdown.shares_by_gpu[:, at].sum(axis=1), np.nan)
-
-    @cached_property
-    def waits_over_time(self) -> Floats:
-        """The share of the GPU time in which GPUs wait for others, bin by bin [n_bins]."""
-        own = self.breakdown.share_over_time
-        return own("idle.imbalance") + own("communication.waiting")
 
     def over(self, metric: str, bins: Flags) -> float | None:
         """Average a metric over the used GPUs and these bins (flags [n_bins]); None without samples."""

@@ -92,12 +92,12 @@ def _loss(*names: str, ordinary: float = 0.0) -> tuple[Threshold, ...]:
 def _lost(job: JobEvidence, rule: Rule, category: str, text: str, *findings: Finding, title: Mapping[str, str] = {},
           advice: str = "") -> RuleMatch | None:  # fmt: skip
     """Make the match of a rule about the time of one ``category``: see ``_graded``."""
-    share, bins = job.breakdown.share(category), job.breakdown.share_over_time(category)
     is_guess = job.breakdown.confidence[POSITIONS[category]] == "guess"
-    return _graded(job, rule, share, bins, text, *findings, title=title, advice=advice, is_guess=is_guess)
+    share = job.breakdown.share(category)
+    return _graded(job, rule, share, text, *findings, title=title, advice=advice, is_guess=is_guess)
 
 
-def _graded(job: JobEvidence, rule: Rule, share: float, bins: Floats, text: str, *findings: Finding,
+def _graded(job: JobEvidence, rule: Rule, share: float, text: str, *findings: Finding,
             title: Mapping[str, str] = {}, gpus: tuple[int, ...] = (), advice: str = "",
             is_guess: bool = False) -> RuleMatch | None:  # fmt: skip
     """Make the match of a rule about a loss, with a severity that follows from its ``share`` of the GPU time (0-1).
@@ -106,7 +106,6 @@ def _graded(job: JobEvidence, rule: Rule, share: float, bins: Floats, text: str,
         job: The evidence.
         rule: The rule, whose thresholds "share", "warning", "critical" and, if the cause is a guess, "guess" count.
         share: The share of the GPU time that is lost.
-        bins: Where in time the loss lies [n_bins]: its share of each bin.
         text: Completes "12 % of the GPU time".
         findings: Further evidence.
         title: Words that fill the rule's title, beside "share".
@@ -116,7 +115,7 @@ def _graded(job: JobEvidence, rule: Rule, share: float, bins: Floats, text: str,
 
     None below the least share that is told.
     """
-    if not share >= rule.at("share"):
+    if not 0 < share >= rule.at("share"):
         return None
     is_guess = is_guess and any(threshold.name == "guess" for threshold in rule.thresholds)
     usual = max(rule.at("warning"), rule.at("guess") if is_guess else 0.0)
@@ -126,7 +125,7 @@ def _graded(job: JobEvidence, rule: Rule, share: float, bins: Floats, text: str,
         counts = f"{'a guess: ' if is_guess else ''}up to {words.percent(usual)} is usual in healthy jobs"
     shown = finding_in_words("share", share, f"{words.percent(share)} of the GPU time {text} ({counts})", limit)
     filled = {"share": words.percent(share), **title}
-    return RuleMatch(filled, (shown, *findings), severity, job.span, gpus, bins, advice, share)
+    return RuleMatch(filled, (shown, *findings), severity, job.span, gpus, advice, share)
 
 
 def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Finding]:
@@ -177,9 +176,7 @@ def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         others = f", {words.percent(job.late_gpus.share)} by GPUs that wait for {who}"
     is_guess = job.breakdown.confidence[POSITIONS[category]] == "guess"
     title = {"others": others}
-    return _graded(
-        job, rule, share, bins, "idle meanwhile", *more, title=title, gpus=gpus, advice=advice, is_guess=is_guess
-    )
+    return _graded(job, rule, share, "idle meanwhile", *more, title=title, gpus=gpus, advice=advice, is_guess=is_guess)
 
 
 @register_rule(
@@ -262,12 +259,12 @@ def _match_late_gpus(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         or (_are_slowed(job, late) and any(holds(job, clock) for clock in _CLOCKS))
     ):
         return None
-    waits, awaited = np.where(late.is_waiting, job.waits_over_time, 0.0), find_awaited_gpus(job)
+    awaited = find_awaited_gpus(job)
     who = words.named(job.evidence.gpus, late.gpus) if late.gpus else who_waits_least(job)[0]
     title = {"who": who, "why": f", {awaited.why}" if awaited is not None and awaited.why else ""}
     is_idle = rule.code == "straggler" and awaited is not None and awaited.reason == "idle"
     return _graded(
-        job, rule, late.share, np.asarray(waits, np.float64), "waiting for other GPUs", *_least_waiting(job),
+        job, rule, late.share, "waiting for other GPUs", *_least_waiting(job),
         title=title, gpus=late.gpus, advice=_ONE_IDLES if is_idle else "",
     )  # fmt: skip
 
@@ -371,7 +368,6 @@ def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     share = breakdown.share("communication.transferring")
     if job.late_gpus is None and job.evidence.of_job is None:
         share += breakdown.share("communication.waiting")
-    bins = breakdown.share_over_time("communication")
     more = _rates(job, "communication.transferring", _LINKS)
     nvlink = job.over("nvlink_tx_bytes", job.steady)
     advice = ""
@@ -384,7 +380,7 @@ def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     ):
         more.append(finding_in_words("nvlink_tx_bytes", nvlink, "NVLink carries nothing"))
         advice = "NCCL leaves NVLink unused: its log says why. See also nvidia-smi topo -m within the job."
-    return _graded(job, rule, share, bins, "in communication kernels", *more, advice=advice)
+    return _graded(job, rule, share, "in communication kernels", *more, advice=advice)
 
 
 @register_rule(

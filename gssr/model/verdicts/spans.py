@@ -212,13 +212,11 @@ def _match_time_outside_work(job: JobEvidence, rule: Rule, start: float, end: fl
     """Match a rule on the time before the first work or after the last, booked into ``category`` from ``start`` to ``end``
     (unix s). Returns None where it is too short or too small a share of the GPU time."""
     share = job.breakdown.share(category)
-    if share < rule.at("share") or end - start < rule.at("seconds"):
+    if not 0 < share >= rule.at("share") or end - start < rule.at("seconds"):
         return None
     title = {"idle": words.duration(end - start), "share": words.percent(share)}
     evidence = (finding("share", share, "of the GPU time", rule.threshold("share")),)
-    return RuleMatch(
-        title, evidence, rule.severity, (start, end), (), job.breakdown.share_over_time(category), lost=share
-    )
+    return RuleMatch(title, evidence, rule.severity, (start, end), lost=share)
 
 
 _WHERE_RANKS_ARE = (
@@ -245,7 +243,7 @@ def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if not job.is_hanging or idle < rule.at("seconds" if job.evidence.state in _GOING_ON else "ended"):
         return None
     share = idle / job.evidence.seconds
-    if share < rule.at("share"):
+    if not 0 < share >= rule.at("share"):
         return None
     late = job.breakdown.times >= since
     engine = np.where(job.used, _row_means(job.account.activity.active[:, late]), np.nan)
@@ -267,7 +265,6 @@ def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         rule.severity,
         (since, job.evidence.end),
         which,
-        late,
         ""
         if job.evidence.state in _GOING_ON
         else f"Should it happen again, look, before you end the job, {_WHERE_RANKS_ARE}",

@@ -5,7 +5,6 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any, NamedTuple, TypeVar
 
-from gssr.arrays import Flags, Floats
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.results import SEVERITIES, Finding, Severity, Verdict
 from gssr.model.verdicts import words
@@ -107,17 +106,16 @@ class RuleTable(NamedTuple):
 
 
 class RuleMatch(NamedTuple):
-    """What a rule's condition finds. ``words`` fill the rule's title. ``gpus``: positions, empty for all. ``bins``
-    [n_bins]: when it holds, or for what part (0-1) of each bin; None for throughout. ``span``: when it holds, (start,
-    end) in unix s. ``advice``: in place of the rule's, where what was found asks for another. ``lost``: which share
-    (0-1) of all the GPUs' time the cure would save; None where that can't be told within a quarter of it in most jobs."""
+    """What a rule's condition finds. ``words`` fill the rule's title. ``gpus``: positions, empty for all. ``span``: when it
+    holds, (start, end) in unix s. ``advice``: in place of the rule's, where what was found asks for another. ``lost``:
+    which share (0-1) of all the GPUs' time the cure would save; None where that can't be told within a quarter of it in
+    most jobs."""
 
     words: dict[str, str]
     findings: tuple[Finding, ...]
     severity: Severity
     span: tuple[float, float]
     gpus: tuple[int, ...] = ()
-    bins: Flags | Floats | None = None
     advice: str = ""
     lost: float | None = None
 
@@ -192,8 +190,8 @@ def decide(
         except Unknown as unknown:
             abstentions[rule.code] = said(str(unknown))
             continue
-        if found is None or (found.bins is not None and not found.bins.any()):
-            continue  # by a site's zero it would hold of nothing
+        if found is None:
+            continue
         if len(found.gpus) == n_gpus:
             found = found._replace(gpus=())
         if not any(_is_symptom(rule, found, *cause) for cause in told):
