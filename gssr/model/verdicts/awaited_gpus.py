@@ -41,8 +41,8 @@ def find_awaited_gpus(job: JobEvidence) -> AwaitedGpus | None:
     late = job.late_gpus
     if late is None:
         return None
-    gpus = late.gpus or (tuple(sorted(job.slowed_gpus)) if late.code == "imbalance" else ())
-    waits, others = job.waits_by_gpu, _others(job, gpus)
+    gpus, waits = late.gpus, job.waits_by_gpu
+    others = _others(job, gpus)
     own, usual = finite(waits[list(gpus)]), finite(waits[others])
     if not len(own) or not len(usual) or not own.max() < WAITS_LITTLE * usual.mean():
         return None

@@ -13,7 +13,6 @@ from gssr.model.account.active_time import ONE_WARP_PER_SCHEDULER
 from gssr.model.account.activity import does_something
 from gssr.model.account.compare_gpus import LONG_SAMPLES
 from gssr.model.account.idle_time import BUSY_CORES, MOVED_BYTES
-from gssr.model.account.late_gpus import LateGpus
 from gssr.model.account.link_traffic import is_nvlink_quiet
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.results import Finding
@@ -75,16 +74,15 @@ _GUESS = Threshold(
 )  # fmt: skip
 
 
-def _loss(*names: str, ordinary: float = 0.0) -> tuple[Threshold, ...]:
+def _loss(*names: str) -> tuple[Threshold, ...]:
     """The thresholds of a loss of these categories: from which share on it is told, from which it is a warning (above what
-    healthy jobs lose to them, at least ``ordinary``), and from which critical."""
+    healthy jobs lose to them), and from which critical."""
     own = [CATEGORIES[POSITIONS[name]] for name in names]
     source = next((category.source for category in own if category.source), "ours")
     what = " and ".join(name.replace("_", " ").replace(".", ", ") for name in names)
-    ordinary = max(ordinary, *(category.ordinary for category in own))
     return (
         Threshold("share", LEAST_TOLD, f"{what}: at least this share of the GPU time"),
-        Threshold("warning", ordinary, "from this share on it is a warning", source),
+        Threshold("warning", max(category.ordinary for category in own), "from this share on it is a warning", source),
         _CRITICAL,
     )
 
@@ -239,8 +237,16 @@ def _mean_then(values: Floats | None, weight: Floats) -> float | None:
 # Waiting for other GPUs
 
 
-_JITTER = 0.08
-"""GPUs of simulated healthy jobs wait for each other up to this share of their time, as their steps vary."""
+_JITTER = (
+    Threshold("share", LEAST_TOLD, "waiting for other GPUs: at least this share of the GPU time"),
+    Threshold(
+        "warning",
+        0.08,
+        "from this share on it is a warning: less is how steps vary",
+        "simulated healthy jobs reach 8 %",
+    ),
+    _CRITICAL,
+)
 _ONE_IDLES = (
     "See what its rank does meanwhile that the others do not: output that only one rank writes, logging, preparing data. "
     "This shows where it is: py-spy dump --pid PID"
@@ -250,16 +256,11 @@ _ONE_IDLES = (
 def _match_late_gpus(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match GPUs that wait for others, if this ``rule`` is the verdict on whom they wait for. None if it is another one, or
     another rule tells of the same time: a hang, GPUs at lower clocks, or GPUs that are late because of files."""
-    late = job.late_gpus
-    if (
-        late is None
-        or late.code != rule.code
-        or job.is_late_for_files
-        or holds(job, "hang")
-        or (_are_slowed(job, late) and any(holds(job, clock) for clock in _CLOCKS))
-    ):
+    late, awaited = job.late_gpus, find_awaited_gpus(job)
+    if late is None or late.code != rule.code or job.is_late_for_files or holds(job, "hang"):
         return None
-    awaited = find_awaited_gpus(job)
+    if awaited is not None and awaited.reason == "clocks" and any(holds(job, clock) for clock in _CLOCKS):
+        return None
     who = words.named(job.evidence.gpus, late.gpus) if late.gpus else who_waits_least(job)[0]
     title = {"who": who, "why": f", {awaited.why}" if awaited is not None and awaited.why else ""}
     is_idle = rule.code == "straggler" and awaited is not None and awaited.reason == "idle"
@@ -267,12 +268,6 @@ def _match_late_gpus(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         job, rule, late.share, "waiting for other GPUs", *_least_waiting(job),
         title=title, gpus=late.gpus, advice=_ONE_IDLES if is_idle else "",
     )  # fmt: skip
-
-
-def _are_slowed(job: JobEvidence, late: LateGpus) -> bool:
-    """Tell whether those that others wait for are GPUs at lower clocks."""
-    awaited = find_awaited_gpus(job)
-    return bool(late.gpus and set(late.gpus) <= job.slowed_gpus) or (awaited is not None and awaited.reason == "clocks")
 
 
 def _least_waiting(job: JobEvidence) -> list[Finding]:
@@ -316,7 +311,7 @@ def slow_node(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "warning", "{share} of the GPU time is lost because the load is uneven; {who} does the most",
-    _loss("idle.imbalance", "communication.waiting", ordinary=_JITTER),
+    _JITTER,
     "Share the work out evenly (domain decomposition, batch sizes, sequence lengths). This shows which GPUs do most: gssr "
     "analyze --terminal -plb FILE",
     needs=(LEAD,),
@@ -328,7 +323,7 @@ def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "warning", "{share} of the GPU time is lost waiting for other GPUs; who is late changes",
-    _loss("idle.imbalance", "communication.waiting", ordinary=_JITTER),
+    _JITTER,
     "Let batches take equally long (sort by length, pad less, pack sequences), or let ranks run ahead of each other.",
     needs=(LEAD,),
 )  # fmt: skip
