@@ -53,7 +53,17 @@ def test_a_constant_signal_is_one_phase() -> None:
     for level in (1.0, 0.05):
         assert _kinds(phases(_job(np.full(600, level)))) == ["steady"]
     assert _kinds(phases(_job(np.zeros(600)))) == ["idle"]
-    assert _kinds(phases(_job(np.full(7, 1.0)))) == ["steady"]
+    for n in (1, 2, 7):
+        assert _kinds(phases(_job(np.full(n, 1.0)))) == ["steady"]
+
+
+def test_short_dips_at_any_time_come_back_and_cut_nothing() -> None:
+    load = np.ones(900)
+    for start in (40, 90, 310, 500, 790):
+        load[start : start + 20] = 0.0
+    (found,) = phases(_job(load))
+    assert found.kind == "recurring" and found.cycle is not None
+    assert (found.cycle.count, found.cycle.period) == (5, None)
 
 
 def test_planted_boundaries_are_found_within_two_bins() -> None:

@@ -89,8 +89,10 @@ def _cut_at_changes(evidence: Evidence, activity: Floats, begin: int, end: int) 
     courses = [evidence.over_space(name) for name in names]
     fine = np.stack([own / _height(evidence, name, own) for name, own in zip(names, courses, strict=True)])
     dips = find_dips(activity[begin:end])
-    beside = np.convolve(dips, np.ones(3), "same") > 0  # the bins at its edges hold some of a dip
-    fine = np.where(beside, np.nan, fine[:, begin:end])
+    left_out = dips.copy()  # with the bins at their edges, which hold some of a dip
+    left_out[1:] |= dips[:-1]
+    left_out[:-1] |= dips[1:]
+    fine = np.where(left_out, np.nan, fine[:, begin:end])
     step = -(-(end - begin) // MOST_BINS)
     values = coarser(fine, step)
     edges = [0, *change_points(values, noise(values, np.full(len(names), LEAST_NOISE))).tolist(), values.shape[1]]
