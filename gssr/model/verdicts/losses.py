@@ -237,15 +237,8 @@ def _mean_then(values: Floats | None, weight: Floats) -> float | None:
 # Waiting for other GPUs
 
 
-_JITTER = (
-    Threshold("share", LEAST_TOLD, "waiting for other GPUs: at least this share of the GPU time"),
-    Threshold(
-        "warning",
-        0.08,
-        "from this share on it is a warning: less is how steps vary",
-        "simulated healthy jobs reach 8 %",
-    ),
-    _CRITICAL,
+_JITTER = Threshold(
+    "jitter", 0.08, "less waiting in communication than this is how steps vary", "simulated healthy jobs reach 8 %"
 )
 _ONE_IDLES = (
     "See what its rank does meanwhile that the others do not: output that only one rank writes, logging, preparing data. "
@@ -255,11 +248,15 @@ _ONE_IDLES = (
 
 def _match_late_gpus(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match GPUs that wait for others, if this ``rule`` is the verdict on whom they wait for. None if it is another one, or
-    another rule tells of the same time: a hang, GPUs at lower clocks, or GPUs that are late because of files."""
+    another rule tells of the same time: a hang, GPUs at lower clocks, or GPUs that are late because of files; and if the
+    waiting may be jitter."""
     late, awaited = job.late_gpus, find_awaited_gpus(job)
     if late is None or late.code != rule.code or job.is_late_for_files or holds(job, "hang"):
         return None
-    if awaited is not None and awaited.reason == "clocks" and any(holds(job, clock) for clock in _CLOCKS):
+    if late.gpus and set(late.gpus) <= job.slowed_gpus and any(holds(job, clock) for clock in _CLOCKS):
+        return None
+    jitter = next((threshold.value for threshold in rule.thresholds if threshold.name == "jitter"), 0.0)
+    if late.share < jitter and job.breakdown.share("idle.imbalance") < rule.at("warning"):
         return None
     who = words.named(job.evidence.gpus, late.gpus) if late.gpus else who_waits_least(job)[0]
     title = {"who": who, "why": f", {awaited.why}" if awaited is not None and awaited.why else ""}
@@ -311,7 +308,7 @@ def slow_node(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "warning", "{share} of the GPU time is lost because the load is uneven; {who} does the most",
-    _JITTER,
+    (*_loss("idle.imbalance", "communication.waiting"), _JITTER),
     "Share the work out evenly (domain decomposition, batch sizes, sequence lengths). This shows which GPUs do most: gssr "
     "analyze --terminal -plb FILE",
     needs=(LEAD,),
@@ -323,7 +320,7 @@ def imbalance(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "warning", "{share} of the GPU time is lost waiting for other GPUs; who is late changes",
-    _JITTER,
+    (*_loss("idle.imbalance", "communication.waiting"), _JITTER),
     "Let batches take equally long (sort by length, pad less, pack sequences), or let ranks run ahead of each other.",
     needs=(LEAD,),
 )  # fmt: skip
