@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evidences import GIB, HEALTHY, evidence
+from evidences import GIB, HEALTHY, during, evidence, scaled
 
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import GREATEST, TABLE, from_environment, load
@@ -30,6 +30,14 @@ def test_a_rule_can_be_turned_off(tmp_path: Path) -> None:
     assert "tensor_unused" not in {rule.code for rule in table.rules} and len(table.rules) == len(TABLE.rules) - 1
     found = evidence(tensor_active=0.0, fp32_active=0.4)
     assert "tensor_unused" not in {verdict.code for verdict in judge(found, table).verdicts}
+
+
+def test_a_site_may_warn_of_less_than_is_told_otherwise(tmp_path: Path) -> None:
+    found = evidence(workload={"cpu": 6.0}, **scaled(during(300, 100, 109, 0.0)))
+    assert "cpu_starved" not in {verdict.code for verdict in judge(found).verdicts}
+    table = load(written(tmp_path, "[cpu_starved]\nwarning = 0.02\nguess = 0.02\n"))
+    (told,) = (verdict for verdict in judge(found, table).verdicts if verdict.code == "cpu_starved")
+    assert told.severity == "warning"
 
 
 def test_every_rule_but_one_turned_off_still_judges(tmp_path: Path) -> None:

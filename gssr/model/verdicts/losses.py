@@ -113,13 +113,14 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, *findings: Fi
 
     None below the least share that is told.
     """
-    if not 0 < share >= rule.at("share"):
+    least = min(rule.at("share"), rule.at("warning"))
+    if not 0 < share >= least:
         return None
     is_guess = is_guess and any(threshold.name == "guess" for threshold in rule.thresholds)
     usual = max(rule.at("warning"), rule.at("guess") if is_guess else 0.0)
     severity, limit, counts = rule.graded(share), usual, f"reported from {words.percent(usual)} on"
     if share < usual:
-        severity, limit = "info", rule.at("share")
+        severity, limit = "info", least
         counts = f"{'a guess: ' if is_guess else ''}up to {words.percent(usual)} is usual in healthy jobs"
     shown = finding_in_words("share", share, f"{words.percent(share)} of the GPU time {text} ({counts})", limit)
     filled = {"share": words.percent(share), **title}
