@@ -133,7 +133,6 @@ def sections() -> dict[str, str]:
         f"From {percent(LEAST_TOLD)} of it on one below its ordinary share is an info. Waiting for files, copies or "
         f"the CPU as a [guess](#how-certain-it-is) is an info below {percent(TABLE.rule('io_wait').at('guess'))}.\n",
         "constants": _inference(),
-        "common": _thresholds(TABLE.common),
         "rules": "".join(_rule(rule) for rule in TABLE.rules).rstrip("\n") + "\n",
         "rules for traces": "".join(_rule(rule, IN_TORCH.get(rule.code, "")) for rule in OF_TRACES.rules).rstrip()
         + "\n",

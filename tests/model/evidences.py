@@ -84,9 +84,8 @@ def evidence(
     return Evidence(
         run=run, state=state, start=START, end=START + n * width, interval=width, gpus=devices,
         positions=np.arange(n_gpus), nodes=nodes, node_of=node_of, times=times, width=width, series=series, means=means,
-        least={name: np.fmin.reduce(grid, axis=1).astype(float) for name, grid in series.items()},
         greatest={name: np.fmax.reduce(grid, axis=1).astype(float) for name, grid in series.items()},
-        n_rows=np.full(n_gpus, n), first_time=np.full(n_gpus, START), last_time=np.full(n_gpus, START + (n - 1) * width),
+        n_rows=np.full(n_gpus, n),
         host=_over_time({**HOST, **(host or {})}, n), workload=_over_time({**WORKLOAD, **(workload or {})}, n),
         peaks=peaks_of(devices[0].name) if devices else None, events=(Event(START, None, None, None, "start", ""),),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.model.evidence.evidence import Evidence
-from gssr.model.findings.dips import change_points, cycle, noise
+from gssr.model.findings.dips import change_points, find_dips, noise
 from gssr.model.findings.phases import MOST, phases
 from gssr.model.results import Phase
 
@@ -53,7 +53,17 @@ def test_a_constant_signal_is_one_phase() -> None:
     for level in (1.0, 0.05):
         assert _kinds(phases(_job(np.full(600, level)))) == ["steady"]
     assert _kinds(phases(_job(np.zeros(600)))) == ["idle"]
-    assert _kinds(phases(_job(np.full(7, 1.0)))) == ["steady"]
+    for n in (1, 2, 7):
+        assert _kinds(phases(_job(np.full(n, 1.0)))) == ["steady"]
+
+
+def test_short_dips_at_any_time_come_back_and_cut_nothing() -> None:
+    load = np.ones(900)
+    for start in (40, 90, 310, 500, 790):
+        load[start : start + 20] = 0.0
+    (found,) = phases(_job(load))
+    assert found.kind == "recurring" and found.cycle is not None
+    assert (found.cycle.count, found.cycle.period) == (5, None)
 
 
 def test_planted_boundaries_are_found_within_two_bins() -> None:
@@ -125,7 +135,7 @@ def test_two_dips_are_no_recurrence() -> None:
 def test_noise_alone_has_no_period() -> None:
     for seed in range(30):
         values = np.clip(0.5 + 0.25 * np.random.default_rng(seed).standard_normal(500), 0, 1)
-        assert cycle(values, 1.0) is None, seed
+        assert not find_dips(values).any(), seed
 
 
 def test_missing_is_no_change() -> None:

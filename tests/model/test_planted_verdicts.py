@@ -77,4 +77,3 @@ def test_means_of_rollups_are_those_of_raw_rows(
     np.testing.assert_allclose(exact.means.total, rolled.means.total, rtol=1e-9)
     np.testing.assert_array_equal(exact.greatest["temperature"], rolled.greatest["temperature"])
     np.testing.assert_array_equal(exact.n_rows, rolled.n_rows)
-    np.testing.assert_array_equal(exact.last_time, rolled.last_time)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evidences import GIB, HEALTHY, evidence
+from evidences import GIB, HEALTHY, during, evidence, scaled
 
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import GREATEST, TABLE, from_environment, load
@@ -25,12 +25,19 @@ def test_numbers_severity_and_advice_are_changed_and_the_source_says_so(tmp_path
     assert (told.severity, told.advice) == ("warning", "Ask us.") and path in told.source
 
 
-def test_a_rule_can_be_turned_off_and_shared_numbers_changed(tmp_path: Path) -> None:
-    table = load(written(tmp_path, "[tensor_unused]\nenabled = false\n[common]\nidle = 0.05\n"))
+def test_a_rule_can_be_turned_off(tmp_path: Path) -> None:
+    table = load(written(tmp_path, "[tensor_unused]\nenabled = false\n"))
     assert "tensor_unused" not in {rule.code for rule in table.rules} and len(table.rules) == len(TABLE.rules) - 1
-    assert table.common.at("idle") == 0.05 and TABLE.common.at("idle") == 0.02
     found = evidence(tensor_active=0.0, fp32_active=0.4)
     assert "tensor_unused" not in {verdict.code for verdict in judge(found, table).verdicts}
+
+
+def test_a_site_may_warn_of_less_than_is_told_otherwise(tmp_path: Path) -> None:
+    found = evidence(workload={"cpu": 6.0}, **scaled(during(300, 100, 109, 0.0)))
+    assert "cpu_starved" not in {verdict.code for verdict in judge(found).verdicts}
+    table = load(written(tmp_path, "[cpu_starved]\nwarning = 0.02\nguess = 0.02\n"))
+    (told,) = (verdict for verdict in judge(found, table).verdicts if verdict.code == "cpu_starved")
+    assert told.severity == "warning"
 
 
 def test_every_rule_but_one_turned_off_still_judges(tmp_path: Path) -> None:
@@ -84,13 +91,13 @@ def test_whatever_number_a_site_gives_a_rule_jobs_are_judged(value: str) -> None
     """No condition divides by it, and none says that something holds for no time at all."""
     half = np.tile([0.8, 0.8, 0.8, 0.8, 0.05], 60)
     jobs = [evidence(sm_active=half), evidence(n_gpus=4, sm_active=np.outer([1.0, 1.0, 1.0, 0.6], half))]
-    for rule in (TABLE.common, *TABLE.rules):
+    for rule in TABLE.rules:
         for threshold in rule.thresholds:
             number = threshold.least if value == "least" else GREATEST
             thresholds = tuple(t._replace(value=number) if t is threshold else t for t in rule.thresholds)
             own = rule._replace(thresholds=thresholds)
             rules = tuple(own if each is rule else each for each in TABLE.rules)
-            table = RuleTable(own if rule is TABLE.common else TABLE.common, rules)
+            table = RuleTable(rules)
             for job in jobs:
                 found = judge(job, table).verdicts
                 assert not any("0 % of the time (0 s)" in each.title for each in found), (rule.code, threshold.name)

@@ -13,6 +13,7 @@ from gssr.model.account.activity import CLEARLY, IDLE_ACTIVITY, MOSTLY
 from gssr.model.account.book import GpuTimeAccount
 from gssr.model.account.compare_gpus import while_others_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.evidence.evidence import over_gpus
 
 ORDINARY_WAITS = CATEGORIES[POSITIONS["idle.imbalance"]].ordinary
 WAITS_LITTLE = 0.5
@@ -29,13 +30,11 @@ LATE_CODES = ("straggler", "slow_node", "imbalance", "rotating_stragglers", "tak
 @dataclass(frozen=True)
 class LateGpus:
     """GPUs that others wait for. ``code``: the verdict that this is, such as "straggler". ``gpus``: their positions; empty
-    if they change, or are many. ``share`` (0-1): of all GPU time, what the others wait. ``is_waiting`` [n_bins]: when they
-    do."""
+    if they change, or are many. ``share`` (0-1): of all GPU time, what the others wait."""
 
     code: str
     gpus: tuple[int, ...]
     share: float
-    is_waiting: Flags
 
 
 def find_late_gpus(account: GpuTimeAccount, node_of: Ints) -> LateGpus | None:
@@ -49,7 +48,7 @@ def find_late_gpus(account: GpuTimeAccount, node_of: Ints) -> LateGpus | None:
     times = breakdown.times  # what lies before a GPU's own work, or after it, is that of late_start and early_end
     inside = (times >= begins[:, None]) & (times < ends[:, None]) & ~(activity.is_startup | activity.is_end)
     waits = np.where(inside, account.idling + account.spinning, np.nan)[used]
-    weight = np.nan_to_num(_mean(waits))
+    weight = np.nan_to_num(over_gpus(waits))
     busy = weight >= ORDINARY_WAITS
     if not busy.any():
         return None
@@ -62,25 +61,25 @@ def find_late_gpus(account: GpuTimeAccount, node_of: Ints) -> LateGpus | None:
     )
     idles, spins = min(idles, breakdown.share("idle.imbalance")), min(spins, breakdown.share("communication.waiting"))
     share = idles + spins
-    by_gpu = _mean(waits.T)
+    by_gpu = over_gpus(waits.T)
     if late.any() and not late.all() and float(how_often[~late].mean()) <= WAITS_LITTLE:
         others = by_gpu[~late]
         is_even = float(np.nanstd(others)) <= UNEVEN * float(np.nanmean(others))
         code = _code_of_late_ones(late, node_of[used]) if is_even else "imbalance"
-        return LateGpus(code, () if code == "imbalance" else tuple(used[late].tolist()), share, busy)
+        return LateGpus(code, () if code == "imbalance" else tuple(used[late].tolist()), share)
     if while_others_work(np.asarray(1 - activity.active, np.float64), inside & activity.is_measured) is not None:
-        return LateGpus("taking_turns", (), share, busy)
+        return LateGpus("taking_turns", (), share)
     usual = float(np.nanmean(by_gpu))
     are_some_late = float(np.median(is_late[:, busy].mean(axis=0))) > 0
     is_clear = are_some_late or float(np.nanmax(by_gpu) - np.nanmin(by_gpu)) > CLEARLY
     if is_clear and float(np.nanstd(by_gpu)) > UNEVEN * usual:
-        return LateGpus("imbalance", (), share, busy)
+        return LateGpus("imbalance", (), share)
     if not are_some_late and idles <= spins:  # nobody waits clearly less than the others
         return None
     cells = np.nan_to_num(waits[:, busy])
     is_whole = ((cells > MOSTLY) | (cells < 1 - MOSTLY)).mean() > MOSTLY  # stragglers are late by parts of a bin
     in_turn = are_some_late and is_whole and busy.mean() >= MOSTLY and usual >= 1 - MOSTLY
-    return LateGpus("taking_turns" if in_turn else "rotating_stragglers", (), share, busy)
+    return LateGpus("taking_turns" if in_turn else "rotating_stragglers", (), share)
 
 
 def _code_of_late_ones(late: Flags, node_of: Ints) -> str:
@@ -92,14 +91,6 @@ def _code_of_late_ones(late: Flags, node_of: Ints) -> str:
     if len(nodes) > 2 and len(of_late) <= max(FEW_GPUS * len(nodes), 1) and whole.all() and (n_late > 1).all():
         return "slow_node"
     return "straggler" if late.sum() <= max(1, FEW_GPUS * len(late)) else "imbalance"
-
-
-def _mean(values: Floats) -> Floats:
-    """Average over the first axis what is known of ``values`` [m, n]: [n], NaN where nothing is."""
-    known = np.isfinite(values)
-    count = known.sum(axis=0)
-    total = np.where(known, values, 0.0).sum(axis=0)
-    return np.asarray(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0), np.float64)
 
 
 def working_spans(account: GpuTimeAccount) -> tuple[Floats, Floats]:

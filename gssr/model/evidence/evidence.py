@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.model.results import Means, nodes_of
@@ -34,10 +33,10 @@ class Evidence:
     ``times`` [n_bins] are the bins' beginnings (unix s), each ``width`` seconds long: the first and the last may reach
     beyond the window. ``series``: by metric [n_gpus, n_bins], in stored units, NaN without samples; only metrics that
     anyone has samples of, ``flop_active`` among them. ``means``: over the window, GPU by GPU, of the same metrics and of
-    every clock event reason (the share of its samples). ``least`` and ``greatest``: by metric [n_gpus], single samples.
+    every clock event reason (the share of its samples). ``greatest``: by metric [n_gpus], single samples.
     ``upper_levels``: by metric of LEVELS_AT_WORK how high the higher samples of each bin are [n_gpus, n_bins], NaN without
     samples: the value of a single one, and of several at most the highest.
-    ``n_rows``, ``first_time``, ``last_time`` [n_gpus]. ``host`` and ``workload``: [n_bins] by column of
+    ``n_rows`` [n_gpus]: how many samples each has. ``host`` and ``workload``: [n_bins] by column of
     ``host_samples`` and ``workload_samples``, the mean over nodes, and over ranks; only what was measured.
     ``node_of`` [n_gpus] numbers ``nodes``. ``peaks``: what the GPUs can do at most, None where they are unknown, or not
     all of one model, or parts of a GPU. ``by_node``: what each node moved [n_nodes, n_bins] by column of ``host_samples``;
@@ -61,11 +60,8 @@ class Evidence:
     width: float
     series: Mapping[str, Float32s]
     means: Means
-    least: Mapping[str, Floats]
     greatest: Mapping[str, Floats]
     n_rows: Ints
-    first_time: Floats
-    last_time: Floats
     host: Mapping[str, Floats]
     workload: Mapping[str, Floats]
     peaks: Peaks | None
@@ -149,11 +145,8 @@ def evidence_of(
         width=bins.width,
         series=grids,
         means=means,
-        least={name: counted.by_gpu.column(name, "min") for name in known},
         greatest={name: counted.by_gpu.column(name, "max") for name in known},
         n_rows=counted.by_gpu.vectors[:, 0].astype(np.int64),
-        first_time=counted.by_gpu.vectors[:, 2].copy(),  # not a view, which would keep all of it
-        last_time=counted.by_gpu.vectors[:, 3].copy(),
         host={},
         workload={},
         peaks=_peaks(gpus),
@@ -206,26 +199,15 @@ def over_gpus(values: Float32s | Floats) -> Floats:
     return np.asarray(np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0), np.float64)
 
 
-_NEAR = 1e-6
-
-
-def means_between(evidence: Evidence, part: Window) -> dict[str, float | None]:
-    """Compute each metric's mean over GPUs and time in a part of the window, by name; None without samples.
-
-    Of the whole window it is that of all samples, of a part the mean over the bins that lie in it, GPU by GPU.
-    """
-    if part.start <= evidence.start and part.end >= evidence.end:
-        return {name: evidence.mean(name) for name in evidence.series}
-    inside = _inside(evidence.times, evidence.width, part, evidence)
-    return {name: _mean(values[:, inside]) for name, values in evidence.series.items()}
-
-
 def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
-    """Cut out the evidence of a part of the window: the bins whose middle lies in it. None if there is no such bin.
+    """Cut out the evidence of a part of the window: the bins whose middle lies in it. All of the window gives the evidence
+    as it is. None if there is no such bin.
 
-    Each bin then counts as one sample: ``least`` and ``greatest`` are those of bins, clock event reasons are unknown,
+    Each bin then counts as one sample: ``greatest`` is that of bins, clock event reasons are unknown,
     and ``n_rows`` counts bins with values. The part is looked at by itself: what is outside is not known of it.
     """
+    if part.start <= evidence.start and part.end >= evidence.end:
+        return evidence
     middles = evidence.times + evidence.width / 2
     inside = (middles >= part.start) & (middles < part.end)
     if not inside.any():
@@ -236,7 +218,6 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
     n_rows = np.zeros(evidence.n_gpus, np.int64)
     for values in series.values():
         np.maximum(n_rows, np.isfinite(values).sum(axis=1), out=n_rows)
-    silent = n_rows == 0
     return replace(
         evidence,
         of_job=evidence.of_job and excerpt(evidence.of_job, part),
@@ -246,11 +227,8 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
         series=series,
         upper_levels={name: values[:, first:last] for name, values in evidence.upper_levels.items()},
         means=_means_within(series, part, evidence.n_gpus),
-        least={name: np.fmin.reduce(values, axis=1).astype(np.float64) for name, values in series.items()},
         greatest={name: np.fmax.reduce(values, axis=1).astype(np.float64) for name, values in series.items()},
         n_rows=n_rows,
-        first_time=np.where(silent, np.nan, np.maximum(evidence.first_time, part.start)),
-        last_time=np.where(silent, np.nan, np.minimum(evidence.last_time, part.end)),
         host={name: values[first:last] for name, values in evidence.host.items()},
         workload={name: values[first:last] for name, values in evidence.workload.items()},
         by_node={name: values[:, first:last] for name, values in evidence.by_node.items()},
@@ -280,27 +258,13 @@ def of_some_gpus(job: Evidence, positions: Ints) -> Evidence:
         series={name: values[at] for name, values in job.series.items()},
         upper_levels={name: values[at] for name, values in job.upper_levels.items()},
         means=replace(job.means, n=job.means.n[:, at], total=job.means.total[:, at]),
-        least={name: values[at] for name, values in job.least.items()},
         greatest={name: values[at] for name, values in job.greatest.items()},
         n_rows=job.n_rows[at],
-        first_time=job.first_time[at],
-        last_time=job.last_time[at],
         by_node={name: values[[job.nodes.index(node) for node in nodes]] for name, values in job.by_node.items()},
         peaks=_peaks(gpus),
         whole_run=None,
         of_job=job,
     )
-
-
-def _inside(times: Floats, width: float, part: Window, evidence: Evidence) -> NDArray[np.bool_]:
-    """Tell which bins lie in a part, bool[n]; the bins at the ends of the window are cut to it first."""
-    low, high = np.maximum(times, evidence.start), np.minimum(times + width, evidence.end)
-    return (low >= part.start - _NEAR) & (high <= part.end + _NEAR) & (high > low)
-
-
-def _mean(values: Floats | Float32s) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(known.mean(dtype=np.float64)) if known.size else None
 
 
 def _means_within(series: Mapping[str, Float32s], part: Window, n_gpus: int) -> Means:

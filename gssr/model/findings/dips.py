@@ -1,6 +1,4 @@
-"""Dips that come back: checkpoints, validation, waits for data.
-
-Where several series change their level at once.
+"""Where several series change their level at once; and dips that come back: checkpoints, validation, waits for data.
 
 Optimal partitioning: of all ways to cut n bins into segments the one that minimises the sum of squared distances to the
 segments' means, in units of each series' noise, plus a penalty for every segment. Solved exactly by dynamic programming
@@ -12,12 +10,10 @@ own).
 """
 
 import math
-from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Flags, Floats, Ints
 from gssr.model.results import Cycle
 
 STRICT = 3.0
@@ -77,49 +73,70 @@ DEPTH = 0.25
 REGULAR = 0.2
 """Dips have a period when the median deviation of the distances between them from their median is at most this share of it,
 or half a bin (a choice of our own; of distances without memory it is 0.69)."""
+SHORT_DIP = 0.05
+"""Dips without a period come back where none of them is longer than this share of the time ..."""
+CLEAR = 0.5
+"""... and bins halfway down are fewer than this share of those in dips: noise has as many (choices of our own)."""
 _USUAL = 75
 """The percentile that stands for the level between dips; the lowest tenth for the dips."""
 
 
-def cycle(values: Floats, width: float) -> Cycle | None:
-    """Find the dips of a series [n] in bins of ``width`` seconds that come back with a period, or return None if there
-    are none. NaN is missing and belongs to no dip."""
+def find_dips(values: Floats) -> Flags:
+    """Flag the bins of a series [n] that lie in dips which come back: with a period, or short and clear. None is flagged
+    where there are fewer than FEWEST. NaN is missing and belongs to no dip."""
+    nothing = np.zeros(len(values), bool)
     known = values[np.isfinite(values)]
     if len(known) < 2 * FEWEST:
-        return None
+        return nothing
     high, low = float(np.percentile(known, _USUAL)), float(np.percentile(known, 10))
-    if high <= 0 or low > (1 - DEPTH) * high:
+    if low > (1 - DEPTH) * high:
         low = float(known.min())
-        if high <= 0 or low > (1 - DEPTH) * high:
-            return None
+    if not low < (1 - DEPTH) * high:
+        return nothing
     with np.errstate(invalid="ignore"):
-        inside = values < (low + high) / 2
-    found = cycle_of(inside, values, width)
-    return found if found is not None and found.period is not None else None
+        inside = np.asarray(values < (low + high) / 2, bool)
+        halfway = np.abs(values - (low + high) / 2) < (high - low) / 4
+    begins, ends = _edges(inside)
+    longest = max(3 * float(np.median(ends - begins)), SHORT_DIP * len(values))
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        if end - begin > longest:
+            inside[begin:end] = False  # another level
+    begins, ends = _edges(inside)
+    if len(begins) < FEWEST:
+        return nothing
+    is_short = int((ends - begins).max()) <= SHORT_DIP * len(values) and halfway.sum() < CLEAR * inside.sum()
+    return inside if is_short or _period((begins + ends) / 2) is not None else nothing
 
 
-def cycle_of(inside: NDArray[np.bool_], values: Floats, width: float) -> Cycle | None:
-    """Describe the runs of True in ``inside`` [n] as dips of ``values`` [n], in bins of ``width`` seconds. None if
+def describe_dips(inside: Flags, values: Floats, width: float) -> Cycle | None:
+    """Describe the dips of a series [n] in bins of ``width`` seconds, which are the runs of True in ``inside`` [n]. None if
     they are fewer than FEWEST, not deep enough (DEPTH), or nothing is known inside or outside of them."""
-    edges = np.diff(inside.astype(np.int8), prepend=0, append=0)
-    begins, ends = np.flatnonzero(edges > 0), np.flatnonzero(edges < 0)
+    begins, ends = _edges(inside)
     known = np.isfinite(values)
     if len(begins) < FEWEST or not (known & inside).any() or not (known & ~inside).any():
         return None
     low, high = float(values[known & inside].mean()), float(values[known & ~inside].mean())
     if low > (1 - DEPTH) * high:
         return None
-    seconds = float((ends - begins).mean()) * width
-    return Cycle(len(begins), _period((begins + ends) / 2, width), seconds, float(inside.mean()), low, high)
+    is_whole = (begins > 0) & (ends < len(inside))  # others may be cut off
+    seconds = float((ends - begins)[is_whole if is_whole.any() else slice(None)].mean()) * width
+    period = _period((begins + ends) / 2)
+    return Cycle(len(begins), None if period is None else period * width, seconds, float(inside.mean()), low, high)
 
 
-def _period(centres: Floats, width: float) -> float | None:
-    """Return the mean distance between ``centres`` (ascending, in bins), in seconds, or None if the distances vary too
-    much for a period."""
-    distances = np.array([later - earlier for earlier, later in pairwise(centres.tolist())])
+def _edges(inside: Flags) -> tuple[Ints, Ints]:
+    """Find the runs of True in [n]: where each begins and where it ends, exclusive."""
+    edges = np.diff(inside.astype(np.int8), prepend=0, append=0)
+    return np.flatnonzero(edges > 0), np.flatnonzero(edges < 0)
+
+
+def _period(centres: Floats) -> float | None:
+    """Return the mean distance between ``centres`` (ascending, in bins), or None if the distances vary too much for a
+    period."""
+    distances = np.diff(centres)
     usual = float(np.median(distances))
     apart = np.abs(distances - usual)
     spread = float(np.median(apart))
     if spread > max(REGULAR * usual, 0.5):
         return None
-    return float(distances[apart <= max(spread, 1.0)].mean()) * width
+    return float(distances[apart <= max(spread, 1.0)].mean())

@@ -1,26 +1,25 @@
 """A run cut into phases, from the data.
 
 1. Start-up and tail are what ``-d all`` would leave out as warm-up and tear-down (gssr.model.window).
-2. What lies between is cut where the space average of several metrics at once changes its level (gssr.model.findings.dips),
-   in at most MOST_BINS bins; neighbours whose levels differ by less than LEAST_CHANGE are put together again.
-3. Dips that come back at least three times from the same level make one recurring phase of everything from the first of
-   them to the last; so do dips too short for step 2 (gssr.model.findings.dips), where they have a period.
+2. Dips that come back (gssr.model.findings.dips) are left out of what follows: they change no level.
+3. What lies between is cut where the space average of several metrics at once changes its level, in at most MOST_BINS bins;
+   neighbours whose levels differ by less than LEAST_CHANGE are put together again.
 4. What is then shorter than SHORT of the window, or than SHORT_SECONDS, is no phase of its own, and there are at most MOST
-   phases between start-up and tail. One in which nothing is active is idle, every other one steady.
+   phases between start-up and tail. One with dips that come back is recurring, one in which nothing is active idle, every
+   other one steady.
 
 All thresholds are our own.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Floats
 from gssr.metrics import BY_NAME, DETECTION_METRICS
-from gssr.model.evidence.evidence import Evidence, means_between
-from gssr.model.findings.dips import DEPTH, FEWEST, change_points, cycle, cycle_of, noise
+from gssr.model.evidence.evidence import Evidence, excerpt
+from gssr.model.findings.dips import change_points, describe_dips, find_dips, noise
 from gssr.model.results import Cycle, Kind, Phase
 from gssr.model.statistics.balance import full_scale
 from gssr.model.statistics.grid import coarser, means_from
@@ -39,24 +38,6 @@ LEAST_NOISE = 0.03
 """Of the same: levels are never held to be known better."""
 SHORT, SHORT_SECONDS = 0.02, 10.0
 MOST = 8
-_ALIKE = 0.3
-"""Stretches between dips differ by at most this share of the level."""
-_SHORT_DIP = 0.05
-"""Dips without a period come back where none of them is longer than this share of the window."""
-
-
-Span = tuple[int, int]
-"""Bins from the first up to the second."""
-
-
-class _Stretch(NamedTuple):
-    """Bins from ``first`` up to ``last``, and those of the ``dips`` that were found in them, in bins ``step`` times as
-    wide."""
-
-    first: int
-    last: int
-    dips: tuple[Span, ...]
-    step: int = 1
 
 
 def phases(evidence: Evidence) -> tuple[Phase, ...]:
@@ -77,12 +58,11 @@ def phases(evidence: Evidence) -> tuple[Phase, ...]:
     known = activity[np.isfinite(activity)]
     idle = max(IDLE, ACTIVE_SHARE * float(np.percentile(known, 95)))
     found: list[tuple[Kind, int, int, Cycle | None]] = [("start-up", 0, begin, None)] if begin else []
-    for stretch in _stretches(evidence, lead, begin, end):
-        own = activity[stretch.first : stretch.last]
-        repeated = _cycle(stretch, own, width)
+    for first, last in pairwise(_cut_at_changes(evidence, activity, begin, end)):
+        own = activity[first:last]
+        dips = describe_dips(find_dips(own), own, width)
         level = float(np.nanmean(own)) if np.isfinite(own).any() else 0.0
-        kind: Kind = "recurring" if repeated else "idle" if level <= idle else "steady"
-        found.append((kind, stretch.first, stretch.last, repeated))
+        found.append(("recurring" if dips else "idle" if level <= idle else "steady", first, last, dips))
     if end < n:
         found.append(("tail", end, n, None))
     edges = [evidence.start, *(origin + width * first for _, first, _, _ in found[1:]), evidence.end]
@@ -94,44 +74,30 @@ def phases(evidence: Evidence) -> tuple[Phase, ...]:
 
 def _phase(evidence: Evidence, kind: Kind, part: Window, repeated: Cycle | None) -> Phase:
     """Describe a part of the window as a phase of this kind, with its dips (None: none)."""
-    means = means_between(evidence, part)
+    own = excerpt(evidence, part)
+    means = {name: own.mean(name) if own is not None else None for name in evidence.series}
     share = part.seconds / evidence.seconds
     return Phase(
         kind, *part, share, score_of_means(means), means, place_under_roofline(means, evidence.peaks), cycle=repeated
     )
 
 
-def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Stretch]:
-    """Divide the evidence's bins from ``begin`` up to ``end`` into stretches, by the steps 2 to 4 that the module names.
-    ``lead``: the metric in which dips are looked for."""
+def _cut_at_changes(evidence: Evidence, activity: Floats, begin: int, end: int) -> list[int]:
+    """Cut the evidence's bins from ``begin`` up to ``end`` where levels change, by the steps 2 to 4 that the module names.
+    ``activity`` [n_bins]: the course in which dips are looked for. Returns where each part begins, and last ``end``."""
     names = [name for group in METRICS if (name := next((one for one in group if one in evidence.series), None))]
     courses = [evidence.over_space(name) for name in names]
     fine = np.stack([own / _height(evidence, name, own) for name, own in zip(names, courses, strict=True)])
+    dips = find_dips(activity[begin:end])
+    left_out = dips.copy()  # with the bins at their edges, which hold some of a dip
+    left_out[1:] |= dips[:-1]
+    left_out[:-1] |= dips[1:]
+    fine = np.where(left_out, np.nan, fine[:, begin:end])
     step = -(-(end - begin) // MOST_BINS)
-    values = coarser(fine[:, begin:end], step)
+    values = coarser(fine, step)
     edges = [0, *change_points(values, noise(values, np.full(len(names), LEAST_NOISE))).tolist(), values.shape[1]]
-    edges = _without_partial(values, _join_similar_segments(values, edges, LEAST_CHANGE))
-    bins = len(evidence.times) / step
-    groups = _recurring(values, names.index(lead), edges, _SHORT_DIP * bins)
-    inner = {edge for group in groups for edge in edges if group.first < edge < group.last}
-    short = max(SHORT * bins, SHORT_SECONDS / (step * evidence.width))
-    edges = _join_segments(
-        values, [edge for edge in edges if edge not in inner], {group.first for group in groups}, short
-    )
-    return [
-        _Stretch(
-            begin + first * step,
-            min(begin + last * step, end),
-            tuple(
-                (begin + dip * step, begin + stop * step)
-                for group in groups
-                for dip, stop in group.dips
-                if first <= dip < last
-            ),
-            step,
-        )
-        for first, last in pairwise(edges)
-    ]
+    short = max(SHORT * len(evidence.times), SHORT_SECONDS / evidence.width) / step
+    return [min(begin + edge * step, end) for edge in _join_segments(values, edges, short)]
 
 
 def _height(evidence: Evidence, name: str, values: Floats) -> float:
@@ -154,108 +120,18 @@ def _apart(levels: Floats) -> Floats:
     return np.asarray(np.where(np.isfinite(distance), distance, 0.0).max(axis=1, initial=0.0), np.float64)
 
 
-def _join_similar_segments(values: Floats, edges: list[int], least: float) -> list[int]:
-    """Join neighbouring segments whose levels differ by less than ``least``, the nearest ones first. ``values`` [m, n]
-    are the metrics' values, ``edges`` the bins at which segments begin, with n at the end. Returns the edges that are
-    left."""
+def _join_segments(values: Floats, edges: list[int], short: float) -> list[int]:
+    """Join segments to the neighbour that they are nearer to: first those that differ by less than LEAST_CHANGE, the most
+    similar ones first, then those shorter than ``short`` bins, the shortest first, and then the most similar ones while
+    there are more than MOST. ``values`` [m, n] are the metrics' values, ``edges`` the bins at which segments begin, with n
+    at the end. Returns the edges that are left."""
     while len(edges) > 2:
-        apart = _apart(_levels(values, edges))
-        nearest = int(np.argmin(apart))
-        if apart[nearest] >= least:
+        sizes, apart = np.diff(edges), _apart(_levels(values, edges))
+        nearest, smallest = int(np.argmin(apart)), int(np.argmin(sizes))
+        if apart[nearest] >= LEAST_CHANGE and sizes[smallest] < short:
+            beside = (each for each in (smallest - 1, smallest) if 0 <= each < len(apart))
+            nearest = min(beside, key=lambda each: float(apart[each]))
+        elif apart[nearest] >= LEAST_CHANGE and len(sizes) <= MOST:
             break
         edges = edges[: nearest + 1] + edges[nearest + 2 :]
     return edges
-
-
-def _without_partial(values: Floats, edges: list[int]) -> list[int]:
-    """Return the edges with segments of one bin joined to a neighbour if they lie between its levels: such a bin holds
-    some of both."""
-    at = 1
-    while at < len(edges) - 2:
-        levels = _levels(values, edges)
-        before, own, after = levels[at - 1 : at + 2]
-        between = bool(np.all((own - before) * (after - own) >= 0))
-        if edges[at + 1] - edges[at] == 1 and between:
-            nearer = at if np.nansum(np.abs(own - before)) <= np.nansum(np.abs(after - own)) else at + 1
-            edges = edges[:nearer] + edges[nearer + 1 :]
-        else:
-            at += 1
-    return edges
-
-
-def _recurring(values: Floats, lead: int, edges: list[int], short: float) -> list[_Stretch]:
-    """Find stretches at one level between dips of the series ``lead`` (index into ``values`` [m, n]) that come back.
-    ``short`` is the longest dip, in bins, that needs no period."""
-    levels = _levels(values, edges)
-    activity = levels[:, lead]
-    n, at = len(levels), 0
-    found: list[_Stretch] = []
-    while at < n:
-        low, here, dips, last = (1 - DEPTH) * activity[at], at + 1, [], at + 1
-        while here < n:
-            dip = here
-            while here < n and activity[here] < low:
-                here += 1
-            distance = np.abs(levels[min(here, n - 1)] - levels[at])
-            if here == n or np.where(np.isfinite(distance), distance, 0.0).max() > _ALIKE:
-                break
-            if here > dip:
-                dips.append((edges[dip], edges[here]))
-            here += 1
-            last = here if dips else last
-        inside = np.zeros(edges[last] - edges[at], bool)
-        for first, end in dips:
-            inside[first - edges[at] : end - edges[at]] = True
-        repeated = cycle_of(inside, values[lead, edges[at] : edges[last]], 1.0) if len(dips) >= FEWEST else None
-        if repeated and (repeated.period is not None or max(end - first for first, end in dips) <= short):
-            found.append(_Stretch(edges[at], edges[last], tuple(dips)))
-            at = last
-        else:
-            at += 1
-    return found
-
-
-def _join_segments(values: Floats, edges: list[int], groups: set[int], short: float) -> list[int]:
-    """Return the edges that are left after joining segments to the neighbour they are nearer to: first those shorter
-    than ``short`` bins, the shortest first, then neighbours that differ by less than LEAST_CHANGE, and the most similar
-    ones while there are more than MOST segments.
-
-    Segments that begin at one of ``groups`` (edges) are only joined with short ones, however short they are themselves.
-    So more than MOST may be left.
-    """
-    while len(edges) > 2:
-        sizes, apart = np.diff(edges).tolist(), _apart(_levels(values, edges)).tolist()
-        whole = [edge in groups for edge in edges[:-1]]
-        loose = [k for k, size in enumerate(sizes) if size < short and not whole[k]]
-        if loose:
-            small = min(loose, key=lambda k: sizes[k])
-            gone = min((k for k in (small, small + 1) if 0 < k < len(sizes)), key=lambda k: apart[k - 1])
-        else:
-            free = [k for k in range(1, len(sizes)) if not (whole[k - 1] or whole[k])]
-            near = [k for k in free if apart[k - 1] < LEAST_CHANGE or len(sizes) > MOST]
-            if not near:
-                break
-            gone = min(near, key=lambda k: apart[k - 1])
-        if edges[gone] in groups:  # what was before a group begins it now
-            groups = groups | {edges[gone - 1]}
-        edges = edges[:gone] + edges[gone + 1 :]
-    return edges
-
-
-def _cycle(stretch: _Stretch, activity: Floats, width: float) -> Cycle | None:
-    """Find how the dips of a stretch come back, None if they don't. These are the dips found by step 2, each as long as it
-    is in the evidence's bins, unless only shorter ones have a period. ``activity`` [n_bins] of the stretch; ``width``: of a
-    bin, s."""
-    coarse = None
-    if stretch.dips:
-        inside, around = np.zeros(len(activity), bool), np.zeros(len(activity), bool)
-        for first, last in stretch.dips:
-            begin, end = first - stretch.first, last - stretch.first
-            inside[begin:end] = around[max(begin - stretch.step, 0) : end + stretch.step] = True
-        coarse = cycle_of(inside, activity, width)
-        if coarse is not None:
-            with np.errstate(invalid="ignore"):
-                low = around & (activity < (coarse.low + coarse.high) / 2)
-            fine = cycle_of(low, activity, width)
-            coarse = fine if fine is not None and fine.count == coarse.count else coarse
-    return coarse if coarse and coarse.period is not None else cycle(activity, width) or coarse

@@ -2,15 +2,11 @@
 not run like the others has a line of its own.
 
 Each GPU is a point: its means over a few equal parts of the window, as shares of the full scale, and how much of each part
-it has no samples in. Two GPUs are as far apart as the root mean square of their parts' differences. Bands are made in two
-steps, as BIRCH does (Zhang, Ramakrishnan, Livny, SIGMOD 1996): first many small clusters, then these are merged.
-
-1. Small clusters by farthest-point traversal (Gonzalez, Theoretical Computer Science 38, 1985): the GPU farthest from all
-   centres becomes the next centre, so that stragglers are found first, whatever their number. One pass over the points for
-   each centre.
-2. Average linkage (Sokal and Michener 1958) of the small clusters: the nearest two are merged while they are similar, or
-   while there are too many. It does not weigh clusters by their size, as k-means and Ward's method do, to which one GPU
-   among thousands is not worth a band.
+it has no samples in. Two GPUs are as far apart as the root mean square of their parts' differences. Bands are made by
+farthest-point traversal (Gonzalez, Theoretical Computer Science 38, 1985): the first centre is the GPU most like the median,
+and the GPU farthest from all centres becomes the next one until all are similar to one; each belongs to the nearest. So
+stragglers are found first, whatever their number, and one GPU among thousands is worth a band. One pass over the points for
+each centre.
 
 GPUs whose means are outliers (gssr.model.statistics.balance) never share a band with others. A grouping is kept as long as
 it fits: a band must not jump because one column was added.
@@ -30,9 +26,6 @@ ABSENT = 0.30
 """A part without samples is as far from one with samples as this share of the full scale (a threshold of our own)."""
 _APART = 10.0
 """How far outliers are from the others."""
-_SMALL = SIMILAR / 4
-"""Small clusters need not be smaller."""
-_MOST_SMALL = 40
 _BETTER = 1.25
 """A new grouping replaces the old one when that is wider by more than this factor ..."""
 _MERGED = SIMILAR / 2
@@ -67,7 +60,7 @@ def bands(values: Floats, full: float, apart: Flags, at_most: int, before: Bands
         return Bands((), np.zeros(0, np.int64))
     at_most = min(max(at_most, 1), len(LETTERS))
     points = _points(values / full if full != 1 else values, apart)
-    found = _merged(points, *_small_clusters(points), at_most)
+    found = _nearest_centres(points, at_most)
     if before is not None and len(before.owner) == len(points) and len(before.names) <= at_most:
         if _still_fits(points, before.owner, found):
             return before
@@ -112,25 +105,25 @@ def _middle(means: Floats) -> Floats:
     return np.asarray(np.where(n > 0, middle, 0.0), np.float64)
 
 
-def _small_clusters(points: Floats) -> tuple[Floats, Ints]:
-    """Return centres [m, dimensions] of small clusters, and for each point [n_gpus] the index of the nearest one."""
+def _nearest_centres(points: Floats, at_most: int) -> Ints:
+    """Choose at most ``at_most`` of the points [n_gpus, dimensions] as centres, until all are SIMILAR to one. Returns for
+    each point [n_gpus] the number of the nearest one."""
     lengths = np.einsum("ij,ij->i", points, points)
 
     def squared(centre: Floats) -> Floats:
         found: Floats = lengths + centre @ centre - 2 * (points @ centre)
         return found
 
-    centres = [points[_least(squared(np.median(points, axis=0)), points)]]
-    nearest = squared(centres[0])
+    nearest = squared(points[_least(squared(np.median(points, axis=0)), points)])
     owner = np.zeros(len(points), np.int64)
-    while len(centres) < _MOST_SMALL and nearest.max() > _SMALL**2:
-        centre = points[_least(-nearest, points)]
-        distance = squared(centre)
+    for number in range(1, at_most):
+        if nearest.max() < SIMILAR**2:
+            break
+        distance = squared(points[_least(-nearest, points)])
         nearer = distance < nearest
-        owner[nearer] = len(centres)
+        owner[nearer] = number
         nearest = np.where(nearer, distance, nearest)
-        centres.append(centre)
-    return np.array(centres), owner
+    return np.asarray(np.unique(owner, return_inverse=True)[1], np.int64)
 
 
 def _least(values: Floats, points: Floats) -> int:
@@ -140,30 +133,6 @@ def _least(values: Floats, points: Floats) -> int:
     if len(tied) > 1:
         tied = tied[np.lexsort(np.round(points[tied], 9).T[::-1])]
     return int(tied[0])
-
-
-def _merged(points: Floats, centres: Floats, owner: Ints, at_most: int) -> Ints:
-    """Merge small clusters of points by average linkage, the nearest two at a time, until they are no longer SIMILAR and
-    at most ``at_most`` are left. ``centres`` [m, dimensions] and ``owner`` [n_gpus]: the clusters and that of each
-    point. Returns the band of each point [n_gpus], numbered from 0."""
-    sizes = np.bincount(owner, minlength=len(centres)).astype(np.float64)
-    centres = _centroids(points, owner, len(centres))
-    distance = _between(centres)
-    band = np.arange(len(centres))
-    alive = len(centres)
-    while alive > 1:
-        one, other = divmod(int(np.argmin(distance)), len(centres))
-        if distance[one, other] >= SIMILAR and alive <= at_most:
-            break
-        total = sizes[one] + sizes[other]
-        joined = (sizes[one] * distance[one] + sizes[other] * distance[other]) / total
-        distance[one], distance[:, one] = joined, joined
-        distance[other], distance[:, other], distance[one, one] = np.inf, np.inf, np.inf
-        sizes[one] = total
-        band[band == other] = one
-        alive -= 1
-    _, numbered = np.unique(band, return_inverse=True)
-    return np.asarray(numbered[owner], np.int64)
 
 
 def _centroids(points: Floats, owner: Ints, n: int) -> Floats:

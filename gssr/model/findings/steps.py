@@ -43,8 +43,8 @@ MARGIN = 1.5
 """Swings so many times those of any beat are a step's: noise adds to them."""
 WINDOWS, WINDOW, WINDOW_STEPS = 60, 64, 7
 """The series has so many points at most, each of so many samples and steps at least."""
-SEEN, SURE = 0.8, 0.05
-"""The step shows in this share of the windows at least, and its standard error is not above this share of it."""
+SEEN = 0.8
+"""The step shows in this share of the windows at least."""
 CHANGED, KEPT = 0.03, 3
 """A change is told from this share on, between medians of so many points at least."""
 MOST_APART = 20
@@ -124,8 +124,7 @@ def steps(pieces: Sequence[Samples], nodes: Ints, interval: float, events: Seque
         series, n = _series(rhythm, lag, interval)
         if not len(series) or len(series) < SEEN * n:
             return None
-        told = _told(seconds, series, interval)
-        return told if told.accuracy <= SURE else None
+        return _told(seconds, series, interval)
     return None
 
 
@@ -207,7 +206,6 @@ def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float, longest: fl
             continue
         apart = np.where(some > 0, mean - _smooth(mean, some, width), 0.0)
         usual = float(np.median(np.abs(apart[some > 0]))) or float(apart.std())
-        apart = np.clip(apart, -8 * usual, 8 * usual)
         if usual > 0 and not _is_held(apart, some):
             values[name] = apart
             levels[name] = (mean * some).sum(axis=1) / np.maximum(some.sum(axis=1), 1)

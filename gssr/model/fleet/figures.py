@@ -15,6 +15,7 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.launch import shown_job
 from gssr.metrics import DETECTION_METRICS, HELD_DOWN, SCORE_INPUTS
+from gssr.model.account.activity import IDLE_ACTIVITY, UNUSED_SHARE
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.statistics.aggregate import sum_known
@@ -282,11 +283,9 @@ class _GpuColumns:
         total = RollupSource(reader, np.arange(n_gpus), 0).sums(_READ, ALL_TIME, reader.gap_seconds)
         self.n_rows, self.n_gaps, self.last_time = total.n_rows, total.n_gaps, total.last_time
         name = next((name for name in DETECTION_METRICS if name in total.sums.measured()), None)
-        idle, known = (
-            count_below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
-        )
+        idle, known = count_below(reader, name, IDLE_ACTIVITY) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
         self.idle = np.divide(idle, known, out=np.full(n_gpus, np.nan), where=np.asarray(known) > 0)
-        self.unused = np.where(known > 0, 1 - self.idle < TABLE.common.at("unused"), np.nan)
+        self.unused = np.where(known > 0, 1 - self.idle < UNUSED_SHARE, np.nan)
         self.lead = total.sums.per_gpu(name) if name else np.full(n_gpus, np.nan)
         self.activity = self._relative(self.lead)
         self.clock = self._relative(total.sums.per_gpu("sm_clock"))

@@ -8,8 +8,8 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import DETECTION_METRICS
+from gssr.model.account.activity import IDLE_ACTIVITY
 from gssr.model.fleet.figures import GpuFigures, RunFigures, read_figures
-from gssr.model.verdicts.rules import TABLE
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RunReader, open_recording
@@ -114,7 +114,7 @@ def _last(reader: RunReader, metric: str, window: Window, level: int, gpus: Ints
     sampled, active = np.full(len(reader.gpus), np.nan), np.full(len(reader.gpus), np.nan)
     times = buckets.vectors[:, 3]
     known = buckets.column(metric, "n") > 0
-    busy = known & (buckets.column(metric, "max") >= TABLE.common.at("idle"))
+    busy = known & (buckets.column(metric, "max") >= IDLE_ACTIVITY)
     np.fmax.at(sampled, buckets.gpu[known], times[known])
     np.fmax.at(active, buckets.gpu[busy], times[busy])
     return sampled, active

@@ -10,7 +10,6 @@ from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.evidence.gather import gather
 from gssr.model.traced import Traced
 from gssr.model.verdicts.engine import too_few
-from gssr.model.verdicts.rules import TABLE
 from gssr.store.read.recording import RunReader
 from gssr.store.read.time_window import Window
 
@@ -27,7 +26,7 @@ def with_estimates(traces: Iterable[Traced], reader: RunReader, place: Mapping[i
     for together in _overlapping(traces):
         window = Window(min(trace.start for trace in together), max(trace.end for trace in together))
         evidence = gather(reader, np.arange(len(reader.gpus)), window)
-        if not evidence.n_rows.any() or too_few(evidence, TABLE):
+        if not evidence.n_rows.any() or too_few(evidence):
             found += together
             continue
         # A trace's own books know nothing of the run around it, such as that a GPU works later.

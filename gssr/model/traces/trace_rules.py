@@ -36,7 +36,6 @@ from gssr.model.verdicts.table import (
     finding_in_words,
     register_rule,
     rules_of,
-    same_gpus,
 )  # fmt: skip
 from gssr.model.verdicts.words import percent, took
 
@@ -67,7 +66,7 @@ def judge_trace(trace: TraceAnalysis, table: RuleTable) -> TraceAnalysis:
     table = _in_torch(table) if "torch" in trace.holds else table
     said = partial(say, AMD if _is_of_amd(trace) else NVIDIA)
     missing = partial(_missing, trace=trace)
-    verdicts, abstentions = decide(table, trace, len(trace.gpus), missing, same_gpus, said=said)
+    verdicts, abstentions = decide(table, trace, len(trace.gpus), missing, said=said)
     return replace(trace, verdicts=verdicts, abstentions=abstentions)
 
 
@@ -754,4 +753,4 @@ IN_TORCH = {
 }
 """What is added to the advice for programs in PyTorch."""
 
-TABLE = RuleTable(Rule("common", "info", "", (), "", ()), rules_of(sys.modules[__name__]), TRACES)
+TABLE = RuleTable(rules_of(sys.modules[__name__]), TRACES)

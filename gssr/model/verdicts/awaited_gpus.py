@@ -8,22 +8,14 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.model.account.activity import MOSTLY
 from gssr.model.account.late_gpus import LATE_CODES, WAITS_LITTLE
-from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
-from gssr.model.breakdown.result import Breakdown, positions_of
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import positions_of
 from gssr.model.results import LeadingLoss, Verdict
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import JobEvidence, finite
 
 WAITS = ("idle.imbalance", "communication.waiting")
 """The categories of the time in which GPUs wait for other GPUs."""
-_APART = {"early_end": "idle while other GPUs work", "late_start": "idle while other GPUs work"}
-_SLOWED_BY = {
-    "throttled_thermal": "because of heat",
-    "throttled_power_brake": "because of the power brake",
-    "throttled_hardware": "because the hardware slows the GPUs down",
-    "power_capped": "because of the power limit",
-    "slow_clock": "for a reason that was not recorded",
-}
 
 
 class AwaitedGpus(NamedTuple):
@@ -49,8 +41,8 @@ def find_awaited_gpus(job: JobEvidence) -> AwaitedGpus | None:
     late = job.late_gpus
     if late is None:
         return None
-    gpus = late.gpus or (tuple(sorted(job.slowed_gpus)) if late.code == "imbalance" else ())
-    waits, others = job.waits_by_gpu, _others(job, gpus)
+    gpus, waits = late.gpus, job.waits_by_gpu
+    others = _others(job, gpus)
     own, usual = finite(waits[list(gpus)]), finite(waits[others])
     if not len(own) or not len(usual) or not own.max() < WAITS_LITTLE * usual.mean():
         return None
@@ -135,49 +127,24 @@ def who_waits_least(job: JobEvidence) -> tuple[str, tuple[int, ...]]:
 
 
 def find_leading_loss(job: JobEvidence, verdicts: Sequence[Verdict]) -> LeadingLoss | None:
-    """Say what the largest category of the account apart from useful work is due to, if one of the ``verdicts`` tells of
-    the same time. None if none does, and if the largest is one for which no cause can be named, such as start-up."""
-    breakdown = job.breakdown
-    most = breakdown.largest_loss
-    if most is None:
+    """Say what the largest category of the account apart from useful work is due to, if that is a hang or waiting for GPUs
+    and one of the ``verdicts`` tells of most of that time, or the account shows whom the GPUs wait for. Else None."""
+    breakdown, told = job.breakdown, {verdict.code: verdict for verdict in verdicts}
+    if breakdown.largest_loss is None:
         return None
-    name = CATEGORIES[most].name
-    told = {verdict.code: verdict for verdict in verdicts}
-    hang = told.get("hang")
-    if hang is not None:
-        share = hang.lost or 0.0
-        text = f"lost: {hang.title[:1].lower()}{hang.title[1:]}"
-        return LeadingLoss(share, text) if share >= MOSTLY * float(breakdown.shares[most]) else None
-    if name in WAITS:
-        return _waiting(job, told, float(breakdown.shares[most]))
-    if name == "working.slowed":
-        for code, why in _SLOWED_BY.items():
-            if code in told and _share_of(breakdown, name, told[code].gpus) >= MOSTLY:
-                return LeadingLoss(float(breakdown.shares[most]), f"lost to lower clocks {why}")
-    return None
-
-
-def _waiting(job: JobEvidence, told: dict[str, Verdict], share: float) -> LeadingLoss | None:
-    """Say for whom or what GPUs wait, where that is the largest loss, with this ``share`` of the GPU time. ``told``: the
-    verdicts by code. None if no verdict accounts for most of it."""
+    share = float(breakdown.shares[breakdown.largest_loss])
+    if "hang" in told:
+        lost, title = told["hang"].lost or 0.0, told["hang"].title
+        return LeadingLoss(lost, f"lost: {title[:1].lower()}{title[1:]}") if lost >= MOSTLY * share else None
+    if CATEGORIES[breakdown.largest_loss].name not in WAITS:
+        return None
     awaited = find_awaited_gpus(job)
     if awaited is not None and awaited.share >= MOSTLY * share:
         return LeadingLoss(awaited.share, f"spent waiting for {awaited.clause}", awaited.gpus)
-    for code in LATE_CODES:
-        lost = told[code].lost if code in told else None
-        begin = "" if lost is None else f"{words.percent(lost)} of the GPU time is "
-        if lost is not None and lost >= MOSTLY * share and told[code].title.startswith(begin):
-            least = who_waits_least(job)[1] if code == "imbalance" else ()
-            return LeadingLoss(lost, told[code].title.removeprefix(begin), least)
-    for code, text in _APART.items():
-        if code in told and _share_of(job.breakdown, "idle.imbalance", told[code].gpus) >= MOSTLY:
-            return LeadingLoss(job.breakdown.share("idle.imbalance"), f"{text}: {told[code].title}")
+    for verdict in (told[code] for code in LATE_CODES if code in told):
+        lost = verdict.lost or 0.0
+        begin = f"{words.percent(lost)} of the GPU time is "
+        if lost >= MOSTLY * share and verdict.title.startswith(begin):
+            least = who_waits_least(job)[1] if verdict.code == "imbalance" else ()
+            return LeadingLoss(lost, verdict.title.removeprefix(begin), least)
     return None
-
-
-def _share_of(breakdown: Breakdown, name: str, gpus: Sequence[int]) -> float:
-    """Compute the share (0-1) of a category's time that falls on these GPUs (positions; empty for all). 0 where the
-    category has no time."""
-    seconds = breakdown.by_gpu[:, POSITIONS[name]]
-    own = float(seconds[list(gpus)].sum()) if gpus else float(seconds.sum())
-    return own / float(seconds.sum()) if seconds.any() else 0.0

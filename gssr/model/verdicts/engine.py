@@ -1,4 +1,4 @@
-"""Judging a job by the rules, in their order: causes first, so that what they explain is not told again."""
+"""Judging a job by the rules, in their order."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from gssr.model.verdicts import words
 from gssr.model.verdicts.awaited_gpus import find_leading_loss
 from gssr.model.verdicts.job import JobEvidence
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Rule, RuleTable, decide, same_gpus
+from gssr.model.verdicts.table import Rule, RuleTable, decide
 from gssr.model.window import MANY, looked_at, verdicts_in_all
 from gssr.store.format.sample_arrays import Samples
 from gssr.store.read.recording import RunReader
@@ -68,7 +68,7 @@ def judge_window(
         if rows is None and counted is None:
             rows = few_rows(reader, positions[places], window)
         evidence = gather(reader, positions[places], window, rows, counted)
-    few = too_few(evidence, table)
+    few = too_few(evidence)
     found = judge(evidence, table, few)
     parts = phases(evidence) if with_phases else ()
     found = replace(
@@ -97,10 +97,14 @@ def _in_all(found: Judgement, places: Ints, n_asked: int) -> Judgement:
     )
 
 
-def too_few(evidence: Evidence, table: RuleTable) -> str | None:
+FEWEST_SAMPLES = 5
+"""Of fewer samples a GPU nothing is told but errors: they show no lasting level."""
+
+
+def too_few(evidence: Evidence) -> str | None:
     """Say in a clause why samples are too few for a judgement; None where they are enough, or there are none."""
     n = int(evidence.n_rows.max(initial=0))
-    return f"no GPU has more than {words.counted(n, 'sample')}" if 0 < n < table.common.at("samples") else None
+    return f"no GPU has more than {words.counted(n, 'sample')}" if 0 < n < FEWEST_SAMPLES else None
 
 
 def judge(evidence: Evidence, table: RuleTable = TABLE, few: str | None = None) -> Judgement:
@@ -108,22 +112,18 @@ def judge(evidence: Evidence, table: RuleTable = TABLE, few: str | None = None) 
     that abstained: those that lack what they need, and where samples are too few (``few`` says why, see ``too_few``)
     those that need any.
 
-    A rule is left out where one that comes before it explains what it found on all of its GPUs. Where no GPU has
-    samples, all rules abstain. Where none has more than one, there is no breakdown.
+    Where no GPU has samples, all rules abstain. Where none has more than one, there is no breakdown.
     """
     job = JobEvidence(evidence, table)
-    if not job.known.any():
-        return Judgement((), _without_samples(job, table), evidence.start, evidence.end)
-    said = words_of(evidence.gpus)
-    verdicts, abstentions = decide(
-        table,
-        job,
-        evidence.n_gpus,
-        lambda rule: _missing(rule, evidence) or (few if rule.needs else None),
-        same_gpus,
-        evidence.n_gpus * evidence.seconds / 3600,
-        said,
-    )
+    said, gpu_hours = words_of(evidence.gpus), evidence.n_gpus * evidence.seconds / 3600
+    no_samples = None if job.known.any() else "no GPU has samples"
+
+    def missing(rule: Rule) -> str | None:
+        return _missing(rule, evidence) or no_samples or (few if rule.needs else None)
+
+    verdicts, abstentions = decide(table, job, evidence.n_gpus, missing, gpu_hours, said)
+    if no_samples:
+        return Judgement((), abstentions, evidence.start, evidence.end)
     leading = find_leading_loss(job, verdicts)
     leading = leading and replace(leading, text=said(leading.text))
     if int(evidence.n_rows.max(initial=0)) == 1:  # a mean says how much time was lost, but not when, nor on what
@@ -145,12 +145,6 @@ def _measured(name: str, evidence: Evidence) -> bool:
     if name in BY_NAME or name in FLAGS:
         return evidence.has(name)
     return name in evidence.host or name.removeprefix("workload_") in evidence.workload
-
-
-def _without_samples(job: JobEvidence, table: RuleTable) -> dict[str, str]:
-    """Say of each rule, by code, what it lacks."""
-    said = words_of(job.evidence.gpus)
-    return {rule.code: said(_missing(rule, job.evidence) or "no GPU has samples") for rule in table.rules}
 
 
 AT_WORK = ("steady", "recurring")

@@ -36,10 +36,6 @@ class JobEvidence:
     evidence: Evidence
     table: RuleTable
 
-    def common(self, name: str) -> float:
-        """Look up a threshold that several rules share, by its name."""
-        return self.table.common.at(name)
-
     @cached_property
     def account(self) -> GpuTimeAccount:
         """The account of the GPU time: each second of each GPU booked into one category."""
@@ -137,9 +133,8 @@ class JobEvidence:
             return None
         found = find_late_gpus(self.account, self.evidence.node_of)
         if (found is None or not found.gpus) and 0 < len(self.slowed_gpus) <= FEW_GPUS * self.used.sum():
-            waits = self.waits_over_time
             share = self.breakdown.share("idle.imbalance") + self.breakdown.share("communication.waiting")
-            return LateGpus("straggler", tuple(sorted(self.slowed_gpus)), share, waits > 0)
+            return LateGpus("straggler", tuple(sorted(self.slowed_gpus)), share)
         return found
 
     @cached_property
@@ -162,26 +157,24 @@ class JobEvidence:
         return over_gpus(np.where(self.at_work_cells, clocks, np.nan).T)
 
     @cached_property
+    def relative_clocks(self) -> Floats:
+        """``clocks_at_work`` as shares of the median GPU's of the same model [n_gpus], because what another model does at
+        its clock can't be compared; NaN where unknown."""
+        models, model_of = np.unique([gpu.name or "" for gpu in self.evidence.gpus], return_inverse=True)
+        usual = np.array([median(self.clocks_at_work[model_of == model]) for model in range(len(models))])[model_of]
+        pace = np.divide(self.clocks_at_work, usual, out=np.full(len(usual), np.nan), where=usual > 0)
+        return np.asarray(pace, np.float64)
+
+    @cached_property
     def slowed_gpus(self) -> set[int]:
         """Positions of the GPUs whose clocks, at work, are clearly lower than the median GPU's of the same model."""
-        clocks = self.clocks_at_work
-        models = np.array([gpu.name or "" for gpu in self.evidence.gpus])
-        usual = {model: median(clocks[models == model]) for model in set(models.tolist())}
-        of_model = np.array([usual[model] for model in models.tolist()])
-        pace = np.divide(clocks, of_model, out=np.full(len(clocks), np.nan), where=of_model > 0)
-        return set(np.flatnonzero(pace < SAME_CLOCK).tolist())
+        return set(np.flatnonzero(self.relative_clocks < SAME_CLOCK).tolist())
 
     @cached_property
     def waits_by_gpu(self) -> Floats:
         """The share of its time that each used GPU waits for others [n_gpus]; NaN for unused ones."""
         at = [position for name in ("idle.imbalance", "communication.waiting") for position in positions_of(name)]
         return np.where(self.used, self.breakdown.shares_by_gpu[:, at].sum(axis=1), np.nan)
-
-    @cached_property
-    def waits_over_time(self) -> Floats:
-        """The share of the GPU time in which GPUs wait for others, bin by bin [n_bins]."""
-        own = self.breakdown.share_over_time
-        return own("idle.imbalance") + own("communication.waiting")
 
     def over(self, metric: str, bins: Flags) -> float | None:
         """Average a metric over the used GPUs and these bins (flags [n_bins]); None without samples."""

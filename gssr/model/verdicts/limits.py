@@ -1,5 +1,7 @@
 """Rules about what limits the GPUs while they work: memory, arithmetic, too little to do; and how full their memory is."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from gssr.arrays import Floats
@@ -27,23 +29,32 @@ _PIPES = {
     "fp32_active": "FP32 pipe",
     "fp16_active": "FP16 pipe",
 }
-_ALWAYS = 0.9
-"""Kernels that run for at least this share of the time while pages move wait for them themselves."""
-_COUNTS = 0.005
-"""A pipe that is active less than this share of the time, 0 % as it is printed, does no part of the work."""
-_SHORT = 5.0
-"""Bins of up to so many seconds show when GPUs wait for data."""
+
+
+def _hold_at_work(job: JobEvidence, rule: Rule, *names: str) -> list[Finding] | None:
+    """Hold the means of these metrics, while the job works, against the rule's thresholds of the same names. Returns a
+    finding for each of them; None unless all are met."""
+    values = {name: job.at_work(name) for name in names}
+    if not all(rule.threshold(name).is_met(value) for name, value in values.items()):
+        return None
+    return [
+        finding(name, value, "" if at else "while it works", rule.threshold(name))
+        for at, (name, value) in enumerate(values.items())
+    ]
+
+
+def _match(job: JobEvidence, rule: Rule, findings: list[Finding], **title: str) -> RuleMatch:
+    """Make the match of a rule on the time in which the job works. ``title``: the words that fill the rule's title."""
+    return RuleMatch(title, tuple(findings), rule.severity, job.span)
 
 
 @register_rule(
-    "warning", "Memory pages seem to move back and forth: {link} carries {rate} both ways {meanwhile}",
+    "warning", "Memory pages seem to move back and forth: {link} carries {rate} both ways while the SMs wait for it",
     (
         Threshold("load", 0.1, "PCIe (on Grace: C2C) carries at least this share of its bandwidth in each direction, ..."),
         Threshold("bandwidth", 25e9, "... which is taken to be this where it is unknown", least=1.0),
         Threshold("sm_active", 0.6, "SM activity is at least this"),
-        Threshold("flop_active", 0.06, "and the arithmetic pipes' activities sum up to less than this"),
-        Threshold("memory", 0.97, "or so much of the memory is in use, and the link carries this in each direction, B/s:"),
-        Threshold("bytes", 2e9, "while kernels run nearly all the time (at least 0.9)"),
+        Threshold("flop_active", 0.06, "and the arithmetic pipes' activities sum up to less than this", is_upper=True),
     ),
     "Unified memory seems not to fit into the GPU: prefetch it (cudaMemPrefetchAsync), say where it should lie "
     "(cudaMemAdvise), or make the problem smaller. This counts the page faults: nsys profile "
@@ -52,45 +63,28 @@ _SHORT = 5.0
 )  # fmt: skip
 def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs whose kernels seem to wait for pages of unified memory that are copied to and fro: the link to the host
-    is busy both ways, while SMs wait or the memory is full. None if that is not so, or was not measured."""
+    is busy both ways while SMs wait. None if that is not so, or was not measured."""
     peaks = job.evidence.peaks
     full = (peaks.pcie_bandwidth if peaks else None) or rule.at("bandwidth")
-    sm, flop = job.at_work("sm_active"), job.at_work("flop_active")
     rate = min(job.at_work("pcie_rx_bytes"), job.at_work("pcie_tx_bytes"))
     by_c2c = min(job.at_work("c2c_rx_bytes"), job.at_work("c2c_tx_bytes"))
     link = "PCIe"
     if by_c2c > rate:  # on Grace
         rate, full, link = by_c2c, (peaks.c2c_bandwidth if peaks else None) or full, "C2C"
-    stalls = rate >= rule.at("load") * full and sm >= rule.at("sm_active") and flop < rule.at("flop_active")
-    overflows = (
-        job.used.any()
-        and rate >= rule.at("bytes")
-        and float(np.nanmax(_peaks(job), initial=0.0)) >= rule.at("memory")
-        and float(np.mean(job.account.activity.active[job.used][:, job.steady])) >= _ALWAYS
-    )
-    if not stalls and not overflows:
+    arithmetic = _hold_at_work(job, rule, "flop_active", "sm_active")
+    if arithmetic is None or not rate >= rule.at("load") * full:
         return None
-    title = {"rate": words.amount(rate, "pcie_rx_bytes"), "link": link}
-    load = finding_in_words(
-        "pcie_rx_bytes", rate, f"{words.percent(rate / full)} of {link}'s bandwidth", rule.at("load") * full
-    )
-    if stalls:
-        arithmetic = finding("flop_active", flop, "while it works", rule, "flop_active", above=False)
-        title["meanwhile"] = "while the SMs wait for it"
-        return _found(job, rule, title, load, arithmetic, finding("sm_active", sm, "", rule, "sm_active"))
-    held = float(np.nanmax(_peaks(job)))
-    title["meanwhile"] = f"and up to {words.percent(held)} of the memory is in use"
-    full_memory = finding_in_words(
-        "memory_used", held, f"{words.percent(held)} of the memory in use at its peak", rule.at("memory")
-    )
-    return _found(job, rule, title, load, full_memory)
+    text = f"{words.percent(rate / full)} of {link}'s bandwidth"
+    load = finding_in_words("pcie_rx_bytes", rate, text, rule.at("load") * full)
+    return _match(job, rule, [load, *arithmetic], rate=words.amount(rate, "pcie_rx_bytes"), link=link)
 
 
 @register_rule(
     "info", "While it works, kernels run {utilization} of the time, but at {power}: {meaning}",
     (
         Threshold("gpu_utilization", 0.8, "kernels run at least this share of the time; SM activity was not measured"),
-        Threshold("power", 0.5, "power is below this share of its limit: kernels that use all of the GPU draw more"),
+        Threshold("power", 0.5, "power is below this share of its limit: kernels that use all of the GPU draw more",
+                  is_upper=True),
         Threshold("few_sms", 0.33, "below this share it is a warning: they seem to use little of the GPU"),
         Threshold("memory_copy_utilization", 0.25, "and memory is copied, or DRAM active, for less than this share"),
     ),
@@ -108,22 +102,17 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if not limits:
         raise Unknown("the power limit is unknown")
     used, power = job.at_work(job.lead), job.at_work("power_usage") / float(np.median(limits))
-    if not used >= rule.at("gpu_utilization"):
-        return None
-    said = f"{words.percent(power)} of the power limit"
     moved = np.fmax(job.at_work("memory_copy_utilization"), job.at_work("dram_active"))
-    if not power < rule.at("power") or moved >= rule.at("memory_copy_utilization"):
+    busy, low = rule.threshold("gpu_utilization"), rule.threshold("power")
+    if not (busy.is_met(used) and low.is_met(power)) or moved >= rule.at("memory_copy_utilization"):
         return None
     is_little = power < rule.at("few_sms")
     meaning = "they seem to use little of the GPU" if is_little else "what they do was not measured"
-    found = {"utilization": words.percent(used), "power": said, "meaning": meaning}
-    made = _found(
-        job, rule, found, finding(job.lead, used, "while it works", rule, "gpu_utilization"),
-        finding_in_words(
-            "power_usage", power, f"{said} (reported below {words.percent(rule.at('power'))})", rule.at("power")
-        ),
-    )  # fmt: skip
-    return made.warning() if is_little else made
+    said = f"{words.percent(power)} of the power limit"
+    drawn = finding_in_words("power_usage", power, f"{said} (reported below {words.percent(low.value)})", low.value)
+    findings = [finding(job.lead, used, "while it works", busy), drawn]
+    found = _match(job, rule, findings, utilization=words.percent(used), power=said, meaning=meaning)
+    return found.warning() if is_little else found
 
 
 @register_rule(
@@ -135,13 +124,10 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs whose device memory is about as busy as it can be while they work. None where DRAM activity is below the
     threshold, or unknown."""
-    dram = job.at_work("dram_active")
-    if not dram >= rule.at("dram_active"):
+    found = _hold_at_work(job, rule, "dram_active")
+    if found is None:
         return None
-    return _found(
-        job, rule, {"dram": words.percent(dram)}, finding("dram_active", dram, "while it works", rule, "dram_active"),
-        *_bandwidth(job, dram),
-    )  # fmt: skip
+    return _match(job, rule, [*found, *_memory_traffic(job)], dram=words.percent(found[0].value))
 
 
 @register_rule(
@@ -159,16 +145,12 @@ def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 def compute_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs whose work keeps a pipe (tensor cores, FP64, FP32, FP16) busy from its threshold on, and SMs too. None
     where another rule says more: memory limits them, or tensor cores could do it."""
-    sm = job.at_work("sm_active")
-    over = {name: job.at_work(name) for name in _PIPES if job.at_work(name) >= rule.at(name)}
-    told_already = any(holds(job, code) for code in ("tensor_unused", "memory_bound", "memory_peak"))
-    if not over or not sm >= rule.at("sm_active") or told_already:
+    busy = [name for name in _PIPES if rule.threshold(name).is_met(job.at_work(name))]
+    if not busy or any(holds(job, code) for code in ("tensor_unused", "memory_bound", "memory_peak")):
         return None
-    name = max(over, key=lambda each: over[each])
-    return _found(
-        job, rule, {"pipe": _PIPES[name], "value": words.percent(over[name])},
-        finding(name, over[name], "while it works", rule, name), finding("sm_active", sm, "", rule, "sm_active"),
-    )  # fmt: skip
+    name = max(busy, key=job.at_work)
+    found = _hold_at_work(job, rule, name, "sm_active")
+    return None if found is None else _match(job, rule, found, pipe=_PIPES[name], value=words.percent(found[0].value))
 
 
 @register_rule(
@@ -185,27 +167,23 @@ def compute_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 def memory_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs whose device memory is busy from the threshold on, while SMs are not, or clearly more than any pipe. None
     where it is at its peak (``memory_peak``)."""
-    dram, sm = job.at_work("dram_active"), job.at_work("sm_active")
-    if not dram >= rule.at("dram_active") or holds(job, "memory_peak"):
+    found = _hold_at_work(job, rule, "dram_active")
+    if found is None or holds(job, "memory_peak"):
         return None
-    pipes = [job.at_work(name) for name in _PIPES]
-    busiest = max((value for value in pipes if np.isfinite(value)), default=np.nan)
+    dram, sm = found[0].value, job.at_work("sm_active")
+    busiest = max((value for name in _PIPES if np.isfinite(value := job.at_work(name))), default=np.nan)
     if not (sm < rule.at("sm_active") or dram - busiest >= rule.at("pipes")):
         return None
-    return _found(
-        job, rule, {"dram": words.percent(dram)}, finding("dram_active", dram, "while it works", rule, "dram_active"),
-        finding("sm_active", sm), *_bandwidth(job, dram),
-    )  # fmt: skip
+    return _match(job, rule, [*found, finding("sm_active", sm), *_memory_traffic(job)], dram=words.percent(dram))
 
 
-def _bandwidth(job: JobEvidence, dram: float) -> list[Finding]:
+def _memory_traffic(job: JobEvidence) -> list[Finding]:
     """Say what the DRAM activity amounts to, as one finding; none where the peak is unknown."""
     if job.evidence.peaks is None:
         return []
-    rate = dram * job.evidence.peaks.memory_bandwidth
-    return [
-        finding_in_words("dram_active", dram, f"about {words.amount(rate, 'pcie_rx_bytes')} of memory traffic a GPU")
-    ]
+    dram = job.at_work("dram_active")
+    rate = words.amount(dram * job.evidence.peaks.memory_bandwidth, "pcie_rx_bytes")
+    return [finding_in_words("dram_active", dram, f"about {rate} of memory traffic a GPU")]
 
 
 @register_rule(
@@ -221,36 +199,28 @@ def _bandwidth(job: JobEvidence, dram: float) -> list[Finding]:
 def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs whose work is done in FP64, by its pipe or by tensor cores. It is a warning on a GPU with few units for
     FP64."""
-    sm = job.at_work("sm_active")
-    values = {name: job.at_work(name) for name in ("fp64_active", "tensor_dfma_active")}
-    name = max(values, key=lambda each: np.nan_to_num(values[each]))
-    if not (values[name] >= rule.at("fp64_active") and sm >= rule.at("sm_active")):
+    pipes = {"fp64_active": "the FP64 pipe is", "tensor_dfma_active": "the tensor cores' FP64 part is"}
+    name = max(pipes, key=lambda each: np.nan_to_num(job.at_work(each)))
+    value, least, sms = job.at_work(name), rule.threshold("fp64_active"), _hold_at_work(job, rule, "sm_active")
+    if sms is None or not least.is_met(value):
         return None
-    peaks = job.evidence.peaks
-    narrow = peaks is not None and peaks.fp64 < rule.at("narrow") * peaks.fp32
-    what = ", and this GPU has few units for it" if narrow else ""
-    evidence = [
-        finding(name, values[name], "while it works", rule, "fp64_active"),
-        finding("sm_active", sm, "", rule, "sm_active"),
-    ]
-    if narrow and peaks is not None:
-        share = peaks.fp64 / peaks.fp32
-        evidence.append(
-            finding_in_words(
-                "fp64_peak", share, f"FP64 peak {words.percent(share)} of the FP32 peak", rule.at("narrow")
-            )
-        )
-    pipe = "the FP64 pipe is" if name == "fp64_active" else "the tensor cores' FP64 part is"
-    found = _found(job, rule, {"pipe": pipe, "value": words.percent(values[name]), "what": what}, *evidence)
-    return found.warning() if narrow else found
+    findings, peaks = [finding(name, value, "while it works", least), *sms], job.evidence.peaks
+    title = {"pipe": pipes[name], "value": words.percent(value), "what": ""}
+    if peaks is None or not peaks.fp64 < rule.at("narrow") * peaks.fp32:
+        return _match(job, rule, findings, **title)
+    share = peaks.fp64 / peaks.fp32
+    text = f"FP64 peak {words.percent(share)} of the FP32 peak"
+    findings.append(finding_in_words("fp64_peak", share, text, rule.at("narrow")))
+    return _match(job, rule, findings, **title | {"what": ", and this GPU has few units for it"}).warning()
 
 
 @register_rule(
-    "info", "The tensor cores are unused: {pipes} arithmetic does the work",
+    "info", "The tensor cores are unused: the {pipe} does the work",
     (
         Threshold("sm_active", 0.5, "SM activity is at least this"),
-        Threshold("tensor_active", 0.05, "the tensor cores are active less than this"),
-        Threshold("fp32_active", 0.2, "and the FP32 and FP16 pipes together at least this much"),
+        Threshold("tensor_active", 0.05, "the tensor cores are active less than this", is_upper=True),
+        Threshold("fp32_active", 0.2, "and the FP32 pipe is active at least this much, ..."),
+        Threshold("fp16_active", 0.2, "... or the FP16 pipe"),
     ),
     "If these are matrix products, use mixed precision (torch.autocast, TF32: torch.set_float32_matmul_precision) and "
     "sizes that are multiples of 8.",
@@ -259,23 +229,17 @@ def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 def tensor_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs whose arithmetic is done in FP32 or FP16 by pipes other than the tensor cores, which might do it. None
     if these are used, or SMs do little arithmetic."""
-    sm, tensor = job.at_work("sm_active"), job.at_work("tensor_active")
-    single, half = job.at_work("fp32_active"), float(np.nan_to_num(job.at_work("fp16_active")))
-    plain = single + half
-    if not (sm >= rule.at("sm_active") and tensor < rule.at("tensor_active") and plain >= rule.at("fp32_active")):
-        return None
-    return _found(
-        job, rule, {"pipes": "FP32 and FP16" if half >= _COUNTS else "FP32"},
-        finding("tensor_active", tensor, "while it works", rule, "tensor_active", above=False),
-        finding("fp32_active", plain, "with the FP16 pipe" if half >= _COUNTS else "", rule, "fp32_active"),
-    )  # fmt: skip
+    name = "fp16_active" if job.at_work("fp16_active") > job.at_work("fp32_active") else "fp32_active"
+    found = _hold_at_work(job, rule, "tensor_active", name, "sm_active")
+    return None if found is None else _match(job, rule, found, pipe=_PIPES[name])
 
 
 @register_rule(
     "info", "The SMs are busy, but do little arithmetic ({value})",
     (
         Threshold("sm_active", 0.5, "SM activity is at least this"),
-        Threshold("flop_active", 0.125, "and the arithmetic pipes' activities sum up to less than this", CSCS),
+        Threshold("flop_active", 0.125, "and the arithmetic pipes' activities sum up to less than this", CSCS,
+                  is_upper=True),
     ),
     "Profile one kernel (Nsight Compute). It may wait for memory or for other GPUs, do integer or index work, or have too "
     "few threads to hide the waits.",
@@ -284,19 +248,8 @@ def tensor_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 def little_arithmetic(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs whose SMs are busy while hardly any floating-point arithmetic is done. None otherwise, and where either
     is unknown."""
-    sm, flop = job.at_work("sm_active"), job.at_work("flop_active")
-    if not (sm >= rule.at("sm_active") and flop < rule.at("flop_active")):
-        return None
-    return _found(
-        job, rule, {"value": words.percent(flop)},
-        finding("flop_active", flop, "while it works", rule, "flop_active", above=False),
-        finding("sm_active", sm, "", rule, "sm_active"),
-    )  # fmt: skip
-
-
-def _found(job: JobEvidence, rule: Rule, title: dict[str, str], *evidence: Finding) -> RuleMatch:
-    """Make the match of a rule on the time in which the job works."""
-    return RuleMatch(title, evidence, rule.severity, job.span)
+    found = _hold_at_work(job, rule, "flop_active", "sm_active")
+    return None if found is None else _match(job, rule, found, value=words.percent(found[0].value))
 
 
 @register_rule(
@@ -311,45 +264,37 @@ def _found(job: JobEvidence, rule: Rule, title: dict[str, str], *evidence: Findi
 )  # fmt: skip
 def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match GPUs that had hardly any memory left at their peak. Raises Unknown where no GPU's memory is known."""
-    shares = _peaks(job)
+    shares = _memory_peaks(job)
     which = positions(np.nan_to_num(shares) >= rule.at("share"))
     if not which:
         return None
     share = float(np.nanmax(shares))
-    bound = rule.at("share")
-    evidence = (
-        finding_in_words(
-            "memory_used", share, f"{words.percent(share)} at its peak (reported from {words.percent(bound)} on)", bound
-        ),
-    )
-    found = {**group(job, which), "share": words.percent(share)}
-    return RuleMatch(found, evidence, rule.graded(share), whole(job), which)
+    title = {**group(job, which), "share": words.percent(share)}
+    return RuleMatch(title, (_peak(share, rule),), rule.graded(share), whole(job), which)
 
 
 @register_rule(
     "info", "Never more than {share} of the memory was in use",
-    (Threshold("share", 0.5, "at its peak no GPU's memory is used by this share", TRACEML),),
+    (Threshold("share", 0.5, "at its peak no GPU's memory is used by this share", TRACEML, is_upper=True),),
     "There is room for a larger batch or problem; or a smaller GPU, or a share of one (MIG), would do.",
     needs=(("memory_used",),),
 )  # fmt: skip
 def memory_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match a job in which the peak of every used GPU's memory is below the rule's ``share`` of it; the match is about
     the whole job. Returns None where no used GPU's peak is known. Raises Unknown where no GPU's memory is known."""
-    shares = _peaks(job)[job.used]
-    if not np.isfinite(shares).any():
+    shares = _memory_peaks(job)[job.used]
+    share = float(np.nanmax(shares)) if np.isfinite(shares).any() else np.nan
+    if not rule.threshold("share").is_met(share):
         return None
-    share, bound = float(np.nanmax(shares)), rule.at("share")
-    if share >= bound:
-        return None
-    evidence = (
-        finding_in_words(
-            "memory_used", share, f"{words.percent(share)} at its peak (reported below {words.percent(bound)})", bound
-        ),
-    )
-    return RuleMatch({"share": words.percent(share)}, evidence, rule.severity, whole(job))
+    return RuleMatch({"share": words.percent(share)}, (_peak(share, rule),), rule.severity, whole(job))
 
 
-def _peaks(job: JobEvidence) -> Floats:
+def _peak(share: float, rule: Rule) -> Finding:
+    """Make a finding of the most memory that a GPU had in use, as a share, beside the rule's threshold for it."""
+    return replace(finding("share", share, "at its peak", rule.threshold("share")), metric="memory_used")
+
+
+def _memory_peaks(job: JobEvidence) -> Floats:
     """Find the most memory that each GPU had in use, as a share of what it has [n_gpus]; NaN where unknown. Raises
     Unknown where no GPU's memory is known."""
     totals = np.array([gpu.memory_total or np.nan for gpu in job.evidence.gpus], np.float64)

@@ -1,8 +1,8 @@
 """The table of all rules, and how a site changes it.
 
 What each rule looks for, from which numbers on, what it says and what to do, and where its numbers come from, stands at its
-condition, in the modules by subject beside this one. The order matters: causes come before what they explain. A site may
-change every number, severity and advice in a TOML file, or turn rules off:
+condition, in the modules by subject beside this one. A site may change every number, severity and advice in a TOML file, or
+turn rules off:
 
 [memory_full]
 share = 0.95
@@ -21,26 +21,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gssr.model.account.activity import IDLE_ACTIVITY, UNUSED_SHARE
 from gssr.model.results import SEVERITIES
 from gssr.model.verdicts import clocks, errors, limits, losses, spans
-from gssr.model.verdicts.table import JOBSTATS, TRACES, Rule, RuleTable, Threshold, rules_of
+from gssr.model.verdicts.table import TRACES, Rule, RuleTable, rules_of
 from gssr.spelling import did_you_mean, did_you_mean_or_list, similar
 
-COMMON = Rule(
-    "common", "info", "",
-    (
-        Threshold("idle", IDLE_ACTIVITY, "below it a GPU does nothing (SM active, or the nearest to it that was measured)"),
-        Threshold(
-            "unused", UNUSED_SHARE, "a GPU that does something in less than this share of the time is unused", JOBSTATS
-        ),
-        Threshold("samples", 5.0, "of fewer samples a GPU nothing is told but errors: they show no lasting level"),
-    ),
-    "", (),
-)  # fmt: skip
-
 SUBJECTS = (errors, spans, losses, clocks, limits)
-TABLE = RuleTable(COMMON, tuple(rule for subject in SUBJECTS for rule in rules_of(subject)))
+TABLE = RuleTable(tuple(rule for subject in SUBJECTS for rule in rules_of(subject)))
 
 VARIABLE = "GSSR_RULES"
 """Names a file of this kind."""
@@ -64,15 +51,14 @@ def load(path: str, table: RuleTable = TABLE) -> RuleTable:
     of_traces = wanted.pop(TRACES, {})
     if table.section:
         wanted = of_traces if isinstance(of_traces, dict) else {table.section: of_traces}
-    codes = [rule.code for rule in (table.common, *table.rules)]
+    codes = [rule.code for rule in table.rules]
     for code, changes in wanted.items():
         if code not in codes:
             raise ValueError(f"{path}: there is no rule {code!r}{did_you_mean(similar(code, codes))}")
         if not isinstance(changes, dict):
             raise ValueError(f"{path}: {code} must be a table: [{code}]")
     rules = (_changed(rule, wanted.get(rule.code, {}), path) for rule in table.rules)
-    common = _changed(table.common, wanted.get(table.common.code, {}), path)
-    return table._replace(common=common or table.common, rules=tuple(rule for rule in rules if rule is not None))
+    return table._replace(rules=tuple(rule for rule in rules if rule is not None))
 
 
 def from_environment(environment: Mapping[str, str] = os.environ, table: RuleTable = TABLE) -> RuleTable:

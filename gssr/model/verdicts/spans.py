@@ -4,7 +4,7 @@ grows slower."""
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.account.activity import IDLE_ACTIVITY, does_something
+from gssr.model.account.activity import does_something
 from gssr.model.account.late_gpus import working_spans
 from gssr.model.evidence.evidence import Evidence, over_gpus
 from gssr.model.verdicts import words
@@ -78,8 +78,7 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, 
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
     lost = {event.gpu for event in job.evidence.events if event.kind == "gpu_lost"}
     outlasts = apart > _find_longest_pauses(job)  # else it may only be the turn of the others
-    rests = _activity_between(job, edge, outermost) <= IDLE_ACTIVITY  # else it works on, if less than before
-    which = tuple(at for at in positions((apart >= least) & outlasts & rests) if job.evidence.gpus[at].gpu not in lost)
+    which = tuple(at for at in positions((apart >= least) & outlasts) if job.evidence.gpus[at].gpu not in lost)
     if not which or holds(job, "hang") or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
         return None
     seconds = float(np.median(apart[list(which)]))
@@ -87,7 +86,7 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, 
     if share < _LEAST_LOST:
         return None
     evidence = (
-        finding("seconds", seconds, "apart from the others", rule, "seconds"),
+        finding("seconds", seconds, "apart from the others", rule.threshold("seconds")),
         finding_in_words("share", share, f"{words.percent(share)} of the GPU time"),
     )
     own = float(np.median(edge[list(which)]))
@@ -95,15 +94,6 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, 
         {**group(job, which), word: words.duration(seconds)}, evidence, rule.graded(share),
         (min(outermost, own), max(outermost, own)), which, lost=share,
     )  # fmt: skip
-
-
-def _activity_between(job: JobEvidence, edge: Floats, outermost: float) -> Floats:
-    """Average for each GPU its activity in the bins between its own ``edge`` [n_gpus] and ``outermost`` (both unix s).
-    Returns [n_gpus]; 0 where no bin lies between."""
-    times = job.breakdown.times
-    between = (times >= np.fmin(edge, outermost)[:, None]) & (times < np.fmax(edge, outermost)[:, None])
-    active = np.where(between, job.account.activity.active, 0.0).sum(axis=1)
-    return np.asarray(active / np.maximum(between.sum(axis=1), 1), np.float64)
 
 
 def _find_longest_pauses(job: JobEvidence) -> Floats:
@@ -222,13 +212,11 @@ def _match_time_outside_work(job: JobEvidence, rule: Rule, start: float, end: fl
     """Match a rule on the time before the first work or after the last, booked into ``category`` from ``start`` to ``end``
     (unix s). Returns None where it is too short or too small a share of the GPU time."""
     share = job.breakdown.share(category)
-    if share < rule.at("share") or end - start < rule.at("seconds"):
+    if not 0 < share >= rule.at("share") or end - start < rule.at("seconds"):
         return None
     title = {"idle": words.duration(end - start), "share": words.percent(share)}
-    evidence = (finding("share", share, "of the GPU time", rule, "share"),)
-    return RuleMatch(
-        title, evidence, rule.severity, (start, end), (), job.breakdown.share_over_time(category), lost=share
-    )
+    evidence = (finding("share", share, "of the GPU time", rule.threshold("share")),)
+    return RuleMatch(title, evidence, rule.severity, (start, end), lost=share)
 
 
 _WHERE_RANKS_ARE = (
@@ -255,7 +243,7 @@ def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if not job.is_hanging or idle < rule.at("seconds" if job.evidence.state in _GOING_ON else "ended"):
         return None
     share = idle / job.evidence.seconds
-    if share < rule.at("share"):
+    if not 0 < share >= rule.at("share"):
         return None
     late = job.breakdown.times >= since
     engine = np.where(job.used, _row_means(job.account.activity.active[:, late]), np.nan)
@@ -266,7 +254,7 @@ def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         which = positions(idles)
         verb = "is" if len(which) == 1 else "are"
         who = f"; {words.named(job.evidence.gpus, which)} {verb} idle while the others spin"
-    found = [finding("seconds", idle, "without work", rule, "ended")]
+    found = [finding("seconds", idle, "without work", rule.threshold("ended"))]
     if spins.any():
         busy = float(np.nanmean(engine[spins]))
         still = f"kernels ran {words.percent(busy)} of it all the same, as collectives do that wait"
@@ -277,7 +265,6 @@ def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         rule.severity,
         (since, job.evidence.end),
         which,
-        late,
         ""
         if job.evidence.state in _GOING_ON
         else f"Should it happen again, look, before you end the job, {_WHERE_RANKS_ARE}",

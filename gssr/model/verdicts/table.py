@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from graphlib import TopologicalSorter
 from math import isfinite
 from typing import Any, NamedTuple, TypeVar
 
-from gssr.arrays import Flags, Floats
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.results import SEVERITIES, Finding, Severity, Verdict
 from gssr.model.verdicts import words
@@ -15,7 +13,6 @@ OURS = "ours"
 DCGM = "NVIDIA DCGM feature overview"
 NVML = "NVIDIA NVML API reference"
 KEMPNER = "KempnerPulse's classes"
-JOBSTATS = "Princeton jobstats"
 CSCS = "CSCS's job report"
 TRACEML = "TraceML"
 NSYS = "Nsight Systems' expert rules"
@@ -37,13 +34,18 @@ LEAD = DETECTION_METRICS
 class Threshold(NamedTuple):
     """A number that a rule holds something against: shares as ratios, times in s, rates in B/s, temperatures in °C.
     ``meaning``: what must be so for the rule to apply; ``source``: where the number comes from; ``least``: the least value
-    that a site may give it."""
+    that a site may give it; ``is_upper``: the rule applies to values below it, not from it on."""
 
     name: str
     value: float
     meaning: str
     source: str = OURS
     least: float = 0.0
+    is_upper: bool = False
+
+    def is_met(self, value: float) -> bool:
+        """Tell whether a value lies on the side of the threshold to which the rule applies. NaN never does."""
+        return value < self.value if self.is_upper else value >= self.value
 
 
 CRITICAL_COST = Threshold(
@@ -54,9 +56,9 @@ CRITICAL_COST = Threshold(
 class Rule(NamedTuple):
     """One rule. ``title`` is a format for the words that its condition finds. ``severity`` is raised by thresholds that
     are called "warning" or "critical". ``needs``: of each group (metrics of the GPUs, columns of the host or the
-    workload) one must be measured, otherwise the rule abstains. ``explains``: codes of mere symptoms, which are not
-    told where this rule holds for the same GPUs. ``link``: a site's page about it, told after the advice. ``aliases``:
-    what the code was called earlier."""
+    workload) one must be measured, otherwise the rule abstains. ``explains``: codes of mere symptoms, rules after this
+    one, which are not told where this rule holds for the same GPUs. ``link``: a site's page about it, told after the
+    advice. ``aliases``: what the code was called earlier."""
 
     code: str
     severity: Severity
@@ -68,9 +70,13 @@ class Rule(NamedTuple):
     link: str = ""
     aliases: tuple[str, ...] = ()
 
+    def threshold(self, name: str) -> Threshold:
+        """Look up a threshold by its name. Raises StopIteration for an unknown one."""
+        return next(threshold for threshold in self.thresholds if threshold.name == name)
+
     def at(self, name: str) -> float:
         """Look up the value of a threshold by its name. Raises StopIteration for an unknown one."""
-        return next(threshold.value for threshold in self.thresholds if threshold.name == name)
+        return self.threshold(name).value
 
     def graded(self, value: float) -> Severity:
         """Say how severe a value is: "critical" or "warning" from the threshold of that name on; where it reaches neither,
@@ -88,39 +94,28 @@ class Rule(NamedTuple):
 
 
 class RuleTable(NamedTuple):
-    """The rules in their order. ``common`` holds what several of them share: no rule of its own. ``section``: where in a
-    site's file they stand; empty for its top."""
+    """The rules in their order, causes before what they explain. ``section``: where in a site's file they stand; empty for
+    its top."""
 
-    common: Rule
     rules: tuple[Rule, ...]
     section: str = ""
 
-    def causes_first(self) -> list[str]:
-        """List the rules' codes, each after those that explain it. Raises graphlib.CycleError where they explain each
-        other."""
-        graph: dict[str, set[str]] = {rule.code: set() for rule in self.rules}
-        for rule in self.rules:
-            for symptom in rule.explains:
-                graph.setdefault(symptom, set()).add(rule.code)
-        return list(TopologicalSorter(graph).static_order())
-
     def rule(self, code: str) -> Rule:
-        """Look up the rule of this code; ``common`` by its own. Raises StopIteration for an unknown one."""
-        return next(rule for rule in (self.common, *self.rules) if rule.code == code)
+        """Look up the rule of this code. Raises StopIteration for an unknown one."""
+        return next(rule for rule in self.rules if rule.code == code)
 
 
 class RuleMatch(NamedTuple):
-    """What a rule's condition finds. ``words`` fill the rule's title. ``gpus``: positions, empty for all. ``bins``
-    [n_bins]: when it holds, or for what part (0-1) of each bin; None for throughout. ``span``: when it holds, (start,
-    end) in unix s. ``advice``: in place of the rule's, where what was found asks for another. ``lost``: which share
-    (0-1) of all the GPUs' time the cure would save; None where that can't be told within a quarter of it in most jobs."""
+    """What a rule's condition finds. ``words`` fill the rule's title. ``gpus``: positions, empty for all. ``span``: when it
+    holds, (start, end) in unix s. ``advice``: in place of the rule's, where what was found asks for another. ``lost``:
+    which share (0-1) of all the GPUs' time the cure would save; None where that can't be told within a quarter of it in
+    most jobs."""
 
     words: dict[str, str]
     findings: tuple[Finding, ...]
     severity: Severity
     span: tuple[float, float]
     gpus: tuple[int, ...] = ()
-    bins: Flags | Floats | None = None
     advice: str = ""
     lost: float | None = None
 
@@ -170,22 +165,20 @@ def decide(
     job: Any,
     n_gpus: int,
     missing: Callable[[Rule], str | None],
-    explains: Callable[[Rule, RuleMatch, Rule, RuleMatch], bool],
     gpu_hours: float = 0.0,
     said: Callable[[str], str] = str,
 ) -> tuple[tuple[Verdict, ...], dict[str, str]]:
     """Judge ``job``, what the conditions look at, by all rules of a table. Returns the verdicts, the worst first, of
-    equal ones that first which loses most, and otherwise in the order of the rules; and by code why rules abstained.
+    equal ones that first which loses most, and otherwise in the order of the rules, without symptoms of others; and by
+    code why rules abstained.
 
     Args:
         n_gpus: How many GPUs are looked at; a rule that holds for all of them holds for ().
         missing: Says in a clause what a rule needs and is not there; None when nothing is missing.
-        explains: Tells whether a cause (rule and what it found) explains another rule (and what that found), which is
-            then left out.
         gpu_hours: The GPU-hours of which shares are lost.
         said: Says a text in the words of the GPUs' makers (gssr.gpu_vendors).
     """
-    judged: dict[str, tuple[Rule, RuleMatch]] = {}
+    told: list[tuple[Rule, RuleMatch]] = []
     abstentions: dict[str, str] = {}
     for rule in table.rules:
         why = missing(rule)
@@ -197,26 +190,23 @@ def decide(
         except Unknown as unknown:
             abstentions[rule.code] = said(str(unknown))
             continue
-        if found is None or (found.bins is not None and not found.bins.any()):
-            continue  # by a site's zero it would hold of nothing
+        if found is None:
+            continue
         if len(found.gpus) == n_gpus:
             found = found._replace(gpus=())
-        judged[rule.code] = rule, found
-    kept: dict[str, tuple[Rule, RuleMatch]] = {}
-    for code in table.causes_first():
-        if code in judged and not any(explains(*cause, *judged[code]) for cause in kept.values()):
-            kept[code] = judged[code]
-    told = [_verdict(*kept[rule.code], gpu_hours, said) for rule in table.rules if rule.code in kept]
-    verdicts = sorted(told, key=lambda one: (SEVERITIES.index(one.severity), -(one.lost or 0.0)))
+        if not any(_is_symptom(rule, found, *cause) for cause in told):
+            told.append((rule, found))
+    verdicts = [_verdict(rule, found, gpu_hours, said) for rule, found in told]
+    verdicts.sort(key=lambda one: (SEVERITIES.index(one.severity), -(one.lost or 0.0)))
     return tuple(verdicts), abstentions
 
 
-def same_gpus(cause: Rule, own: RuleMatch, rule: Rule, found: RuleMatch) -> bool:
-    """Tell whether what ``rule`` ``found`` is a symptom of a ``cause``, another rule with its match ``own``: the cause
-    explains such rules, and holds for all the GPUs (or for the whole job, whose ``gpus`` are empty)."""
+def _is_symptom(rule: Rule, found: RuleMatch, cause: Rule, of_cause: RuleMatch) -> bool:
+    """Tell whether what ``rule`` ``found`` is a symptom of another rule, the ``cause``, with its match ``of_cause``: the
+    cause explains such rules, and holds for all the GPUs (or for the whole job, whose ``gpus`` are empty)."""
     if rule.code not in cause.explains:
         return False
-    return not own.gpus or bool(found.gpus and set(found.gpus) <= set(own.gpus))
+    return not of_cause.gpus or bool(found.gpus and set(found.gpus) <= set(of_cause.gpus))
 
 
 def _verdict(rule: Rule, found: RuleMatch, gpu_hours: float, said: Callable[[str], str]) -> Verdict:
@@ -248,17 +238,15 @@ def rules_of(module: Any) -> tuple[Rule, ...]:
     return tuple(rule for rule, condition in REGISTERED.values() if condition.__module__ == module.__name__)
 
 
-def finding(
-    name: str, value: float, what: str = "", rule: Rule | None = None, threshold: str = "", above: bool = True
-) -> Finding:
-    """Make a finding of a number, held against a threshold of the rule where one is named. ``what`` says more about it
-    ("while it works"); ``above``: whether values above the threshold count, or those below."""
+def finding(name: str, value: float, what: str = "", threshold: Threshold | None = None) -> Finding:
+    """Make a finding of a number, held against a threshold if there is one. ``what`` says more about it ("while it
+    works")."""
     text = f"{words.label(name)} {words.amount(value, name)} {what}".strip()
-    if rule is None:
+    if threshold is None:
         return Finding(name, float(value), None, text)
-    bound = rule.at(threshold)
-    limit = words.limit(bound, name)
-    return Finding(name, float(value), bound, f"{text} (reported {f'from {limit} on' if above else f'below {limit}'})")
+    limit = words.limit(threshold.value, name)
+    counts = f"reported below {limit}" if threshold.is_upper else f"reported from {limit} on"
+    return Finding(name, float(value), threshold.value, f"{text} ({counts})")
 
 
 def finding_in_words(name: str, value: float, text: str, threshold: float | None = None) -> Finding:
