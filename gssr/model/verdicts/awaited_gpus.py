@@ -16,6 +16,14 @@ from gssr.model.verdicts.job import JobEvidence, finite
 
 WAITS = ("idle.imbalance", "communication.waiting")
 """The categories of the time in which GPUs wait for other GPUs."""
+_SLOWED_BY = {
+    "throttled_thermal": "because of heat",
+    "throttled_power_brake": "because of the power brake",
+    "throttled_hardware": "because the hardware slows the GPUs down",
+    "power_capped": "because of the power limit",
+    "slow_clock": "for a reason that was not recorded",
+}
+"""What lowers clocks, by the rule that tells of it."""
 
 
 class AwaitedGpus(NamedTuple):
@@ -127,8 +135,9 @@ def who_waits_least(job: JobEvidence) -> tuple[str, tuple[int, ...]]:
 
 
 def find_leading_loss(job: JobEvidence, verdicts: Sequence[Verdict]) -> LeadingLoss | None:
-    """Say what the largest category of the account apart from useful work is due to, if that is a hang or waiting for GPUs
-    and one of the ``verdicts`` tells of most of that time, or the account shows whom the GPUs wait for. Else None."""
+    """Say what the largest category of the account apart from useful work is due to, if that is a hang, lower clocks or
+    waiting for GPUs and one of the ``verdicts`` tells of most of that time, or the account shows whom the GPUs wait for.
+    Else None."""
     breakdown, told = job.breakdown, {verdict.code: verdict for verdict in verdicts}
     if breakdown.largest_loss is None:
         return None
@@ -136,7 +145,13 @@ def find_leading_loss(job: JobEvidence, verdicts: Sequence[Verdict]) -> LeadingL
     if "hang" in told:
         lost, title = told["hang"].lost or 0.0, told["hang"].title
         return LeadingLoss(lost, f"lost: {title[:1].lower()}{title[1:]}") if lost >= MOSTLY * share else None
-    if CATEGORIES[breakdown.largest_loss].name not in WAITS:
+    name = CATEGORIES[breakdown.largest_loss].name
+    if name == "working.slowed":
+        seconds = breakdown.by_gpu[:, breakdown.largest_loss]
+        for code, why in _SLOWED_BY.items():
+            if code in told and seconds[list(told[code].gpus) or slice(None)].sum() >= MOSTLY * seconds.sum():
+                return LeadingLoss(share, f"lost to lower clocks {why}")
+    if name not in WAITS:
         return None
     awaited = find_awaited_gpus(job)
     if awaited is not None and awaited.share >= MOSTLY * share:

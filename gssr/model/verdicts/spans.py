@@ -4,7 +4,7 @@ grows slower."""
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.account.activity import does_something
+from gssr.model.account.activity import IDLE_ACTIVITY, does_something
 from gssr.model.account.late_gpus import working_spans
 from gssr.model.evidence.evidence import Evidence, over_gpus
 from gssr.model.verdicts import words
@@ -78,7 +78,8 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, 
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
     lost = {event.gpu for event in job.evidence.events if event.kind == "gpu_lost"}
     outlasts = apart > _find_longest_pauses(job)  # else it may only be the turn of the others
-    which = tuple(at for at in positions((apart >= least) & outlasts) if job.evidence.gpus[at].gpu not in lost)
+    rests = _activity_between(job, edge, outermost) <= IDLE_ACTIVITY  # else it works on, if less than before
+    which = tuple(at for at in positions((apart >= least) & outlasts & rests) if job.evidence.gpus[at].gpu not in lost)
     if not which or holds(job, "hang") or (job.late_gpus is not None and job.late_gpus.code == "taking_turns"):
         return None
     seconds = float(np.median(apart[list(which)]))
@@ -94,6 +95,15 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, 
         {**group(job, which), word: words.duration(seconds)}, evidence, rule.graded(share),
         (min(outermost, own), max(outermost, own)), which, lost=share,
     )  # fmt: skip
+
+
+def _activity_between(job: JobEvidence, edge: Floats, outermost: float) -> Floats:
+    """Average for each GPU its activity in the bins between its own ``edge`` [n_gpus] and ``outermost`` (both unix s).
+    Returns [n_gpus]; 0 where no bin lies between."""
+    times = job.breakdown.times
+    between = (times >= np.fmin(edge, outermost)[:, None]) & (times < np.fmax(edge, outermost)[:, None])
+    active = np.where(between, job.account.activity.active, 0.0).sum(axis=1)
+    return np.asarray(active / np.maximum(between.sum(axis=1), 1), np.float64)
 
 
 def _find_longest_pauses(job: JobEvidence) -> Floats:
