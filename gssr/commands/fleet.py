@@ -60,7 +60,7 @@ OPTIONS = (
     ),
     Option(
         ("--since",),
-        {"metavar": "TIME", "help": "only runs that began since then: 30d or 12h ago, or a date such as 2026-05-01"},
+        {"metavar": "TIME", "help": "only runs that ended since then, or go on: 30d or 12h ago, or a date, 2026-05-01"},
     ),
     Option(
         ("-n", "--most"),
@@ -206,7 +206,9 @@ def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers
     gc.disable()  # of all that is kept in the index nothing goes before the end
     try:
         judged = options.by in JUDGED_BY or options.db is not None
-        found = fleet_at(named, FleetRequest(since, judged, rules), index, bar.show, workers)
+        # Of a job that ended since, all runs are needed to know how much of it was recorded.
+        read_since = since if options.sacct is None else None
+        found = fleet_at(named, FleetRequest(read_since, judged, rules), index, bar.show, workers)
     finally:
         bar.clear()
         gc.freeze()
@@ -250,21 +252,24 @@ def _keep(found: "Fleet", path: str) -> int:
 def _with_allocations(found: "Fleet", file: str, since: float | None) -> "Fleet":
     """Join what Slurm allocated, by a ``file`` of its accounting, or "" for what sacct says.
 
-    ``since``: the jobs that began then (unix s) or later; None: all those of the file, and of sacct those that ran when
-    the first run began, or later. Raises ValueError, a sentence.
+    ``since``: only the jobs and runs that ended then (unix s) or later, or go on; None: all those of the file, and of sacct
+    those that ran when the first run began, or later. Raises ValueError, a sentence.
     """
     from gssr.commands.sacct import from_file, from_slurm
     from gssr.model.fleet.allocations import join
+    from gssr.model.fleet.fleet import without_earlier
 
     now = time.time()
     if file:
+        first = since
         jobs, n_unreadable = from_file(file, now)
     else:
-        first = min((run.began for run in found.runs), default=now)
-        jobs, n_unreadable = from_slurm(first if since is None else since, now)
+        first = min((run.began for run in found.runs), default=now) if since is None else since
+        jobs, n_unreadable = from_slurm(first, now)
     allocated, runs = join(found.runs, jobs, n_unreadable)
-    own = tuple(use for use in allocated.jobs if since is None or use.allocation.start >= since)
-    return found._replace(runs=runs, allocated=allocated._replace(jobs=own))
+    own = tuple(use for use in allocated.jobs if since is None or use.allocation.end >= since)
+    found = found._replace(runs=runs, allocated=allocated._replace(jobs=own, since=first))
+    return found if since is None else without_earlier(found, since)
 
 
 def _watch(options: argparse.Namespace, index: "Index | None") -> int:

@@ -194,6 +194,11 @@ class RunFigures(NamedTuple):
     hours_by_category: tuple[float, ...] | None = None
 
     @property
+    def ended(self) -> float:
+        """When it ended, or was sampled last, unix s."""
+        return self.began + self.duration_s
+
+    @property
     def shown_job(self) -> str | None:
         """The job's id as its scheduler shows it: see gssr.launch."""
         return shown_job(self.job_id, self.array_job_id, self.array_task_id)
