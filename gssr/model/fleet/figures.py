@@ -94,7 +94,10 @@ RUN_COLUMNS = (
     Column("job_id", "TEXT", "the launcher's job id"),
     Column("user", "TEXT", "who ran it"),
     Column("cluster", "TEXT", "name of the cluster"),
-    Column("state", "TEXT NOT NULL", "running, completed, failed, timeout, killed or lost"),
+    Column(
+        "state", "TEXT NOT NULL",
+        "running, completed, failed, timeout, killed or lost; with gssr fleet --sacct the job's, of a run without a command",
+    ),
     Column("started_at", "REAL", "unix time of the command's start, s"),
     Column("duration_s", "REAL NOT NULL", "from start to end, or to the last sample, s"),
     Column("n_nodes", "INTEGER NOT NULL", "number of nodes"),
