@@ -57,6 +57,11 @@ FAMILIES: dict[str, Family] = {metric.name: _family(metric) for metric in METRIC
 RUN_INFO = Family("gssr_run", "", "info", "The run or job that has this GPU; always 1.", 1.0)
 """What is known of the run on a GPU, as labels beside those of the GPU (GPU_LABELS). Series of metrics carry no name of a
 run, so that a server keeps as many series as there are GPUs and metrics, however many runs there were."""
+RUN_END = Family(
+    "gssr_run_end_timestamp_seconds", "seconds", "gauge", "When the last run on this GPU ended, unix time.", 1.0
+)
+"""One value for each run that was exported, at its end. Prometheus repeats a value for minutes after the last one: by this
+metric a query leaves out what is not newer than the end."""
 POD_INFO = Family("gssr_pod", "", "info", "A pod of Kubernetes that has a process on this GPU; always 1.", 1.0)
 """One series for each pod on a GPU, with its namespace, pod and container beside the labels of the GPU."""
 GPU_LABELS = ("node", "gpu", "uuid", "mig", "overlap")

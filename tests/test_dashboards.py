@@ -28,6 +28,8 @@ FOLDER = Path(__file__).parents[1] / "packaging" / "grafana"
 DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 BEGIN, SECONDS = 1_700_000_400, 1200
 """Of the exported recordings."""
+LATER, MINUTE, PAUSE = BEGIN + 7200, 60, 10
+"""When two short jobs begin to run on the same GPUs, how long each of them runs, and the time between them, s."""
 LIVE_SECONDS = 30
 """Of what a job publishes."""
 _IN_MATCHER = re.compile(r'=~"\$(\w+)"')
@@ -69,6 +71,16 @@ def server(published: str, requires: Any, tmp_path_factory: pytest.TempPathFacto
         generate(names[-1], scenario, 9, SECONDS / 3600, 5.0)
         with sqlite3.connect(names[-1]) as connection:
             connection.execute("UPDATE runs SET job_id = ?, user = 'anna', cluster = 'alps'", (str(number),))
+    for number, scenario in enumerate(("train", "idle")):
+        names.append(str(folder / f"short-{scenario}.sql"))
+        generate(names[-1], scenario, 2, MINUTE / 3600, 1.0)
+        with sqlite3.connect(names[-1]) as connection:
+            connection.execute(
+                "UPDATE runs SET job_id = ?, user = 'bert', run_id = ?", (f"short{number}", f"short{number}")
+            )
+            for table in ("gpus", "processes", "events", "process_gpus"):
+                connection.execute(f"UPDATE {table} SET run_id = ?", (f"short{number}",))
+            connection.execute("UPDATE samples SET time = time + ?", (LATER - BEGIN + number * (MINUTE + PAUSE),))
     assert main(["export", *names, "--format", "openmetrics", "-o", str(folder / "runs.txt")]) == 0
     make_blocks(folder, "runs.txt")
 
@@ -177,6 +189,30 @@ def test_one_job_is_only_that_job(server: str) -> None:
     assert {row["metric"]["job_id"] for row in rows(idle_ones, source)} == {"2"}
     least = rows(dict(expressions(DASHBOARDS["gssr-fleet"]))["The twenty least used jobs"], source)
     assert [row["metric"]["job_id"] for row in least] == ["2", "1"]
+
+
+def test_a_job_has_no_values_of_the_job_before_it_nor_any_after_its_end(server: str) -> None:
+    """Prometheus repeats values for five minutes: as long as both jobs and the time after them."""
+    first_end, second = LATER + MINUTE, LATER + MINUTE + PAUSE
+    source = Source(server, second + MINUTE + 240, 2 * MINUTE + PAUSE + 240)
+    job, fleet = (dict(expressions(DASHBOARDS[name])) for name in ("gssr-job", "gssr-fleet"))
+
+    def curve(target: dict[str, Any], **chosen: str) -> dict[float, float]:
+        (line,) = rows(target, source, **chosen)
+        return {time: float(value) for time, value in line["values"]}
+
+    busy, idle = (curve(job["SM active"], job_id=name) for name in ("short0", "short1"))
+    assert min(busy) >= LATER and max(busy) <= first_end and min(busy.values()) > 0.02
+    assert second <= min(idle) and max(idle) <= second + MINUTE and max(idle.values()) < 0.02
+    held = curve(fleet["GPUs with a job"])
+    assert set(held.values()) == {2.0}
+    assert all(LATER <= time <= first_end or second <= time <= second + MINUTE for time in held)
+    assert curve(fleet["SM active"]) == busy | idle
+    least = rows(fleet["The twenty least used jobs"], source)
+    means = {row["metric"]["job_id"]: float(row["value"][1]) for row in least}
+    assert list(means) == ["short1", "short0"] and means["short1"] < 0.02
+    assert means["short0"] == pytest.approx(sum(busy.values()) / len(busy), rel=0.1)
+    assert not rows(fleet["GPUs idle for 15 min, or for all of a younger job"], source)
 
 
 def test_gssr_asks_the_server_for_what_the_dashboards_show(server: str) -> None:

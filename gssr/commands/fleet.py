@@ -13,6 +13,8 @@ from gssr.commands.inputs import fleet_at, growing_at, no_recording_in, open_ind
 from gssr.commands.with_workers import WORKERS, with_workers
 
 if TYPE_CHECKING:
+    from gssr.model.fleet.allocations import Allocation
+    from gssr.model.fleet.figures import RunFigures
     from gssr.model.fleet.fleet import Fleet
     from gssr.store.index import Index
     from gssr.workers import Workers
@@ -60,7 +62,7 @@ OPTIONS = (
     ),
     Option(
         ("--since",),
-        {"metavar": "TIME", "help": "only runs that began since then: 30d or 12h ago, or a date such as 2026-05-01"},
+        {"metavar": "TIME", "help": "only runs that ended since then, or go on: 30d or 12h ago, or a date, 2026-05-01"},
     ),
     Option(
         ("-n", "--most"),
@@ -168,7 +170,7 @@ def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers
         wrong = f"--most: {options.most} is not above 0"
     if wrong is None and options.json and options.csv:
         wrong = "--json and --csv: choose one"
-    without = ("by", "since", "sacct", "db", "csv", "foreign")
+    without = ("by", "since", "db", "csv", "foreign")
     other = next((each for each in without if getattr(options, each) not in (None, False)), None)
     if wrong is None and options.watch and other is not None:
         wrong = f"--watch and --{other}: choose one"
@@ -206,7 +208,9 @@ def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers
     gc.disable()  # of all that is kept in the index nothing goes before the end
     try:
         judged = options.by in JUDGED_BY or options.db is not None
-        found = fleet_at(named, FleetRequest(since, judged, rules), index, bar.show, workers)
+        # Of a job that ended since, all runs are needed to know how much of it was recorded.
+        read_since = since if options.sacct is None else None
+        found = fleet_at(named, FleetRequest(read_since, judged, rules), index, bar.show, workers)
     finally:
         bar.clear()
         gc.freeze()
@@ -225,7 +229,7 @@ def _handle(options: argparse.Namespace, named: Sequence[str], workers: "Workers
         return BAD_INPUT
     if options.sacct is not None:
         try:
-            found = _with_allocations(found, options.sacct, since)
+            found = _join_allocations(found, options.sacct, since)
         except ValueError as error:
             return fail(f"--sacct: {error}", BAD_INPUT)
     code = OK if options.db is None else _keep(found, options.db)
@@ -247,24 +251,35 @@ def _keep(found: "Fleet", path: str) -> int:
     return OK
 
 
-def _with_allocations(found: "Fleet", file: str, since: float | None) -> "Fleet":
+def _join_allocations(found: "Fleet", file: str, since: float | None) -> "Fleet":
     """Join what Slurm allocated, by a ``file`` of its accounting, or "" for what sacct says.
 
-    ``since``: the jobs that began then (unix s) or later; None: all those of the file, and of sacct those that ran when
-    the first run began, or later. Raises ValueError, a sentence.
+    ``since``: only the jobs and runs that ended then (unix s) or later, or go on; None: all those of the file, and of sacct
+    those that ran when the first run began, or later. Raises ValueError, a sentence.
     """
-    from gssr.commands.sacct import from_file, from_slurm
     from gssr.model.fleet.allocations import join
+    from gssr.model.fleet.fleet import without_earlier
+
+    jobs, n_unreadable, first = _read_accounting(file, found.runs, since)
+    allocated, runs = join(found.runs, jobs, n_unreadable)
+    own = tuple(use for use in allocated.jobs if since is None or use.allocation.end >= since)
+    found = found._replace(runs=runs, allocated=allocated._replace(jobs=own, since=first))
+    return found if since is None else without_earlier(found, since)
+
+
+def _read_accounting(
+    file: str, runs: Sequence["RunFigures"], since: float | None
+) -> tuple[list["Allocation"], int, float | None]:
+    """Read the jobs of a ``file`` of Slurm's accounting, or with "" ask sacct for those that ran at ``since`` (unix s) or
+    later, or where that is None, when the first of the runs began. Returns also how many lines could not be read, and the
+    time from which on the jobs are, None for all of a file. Raises ValueError, a sentence."""
+    from gssr.commands.sacct import from_file, from_slurm
 
     now = time.time()
     if file:
-        jobs, n_unreadable = from_file(file, now)
-    else:
-        first = min((run.began for run in found.runs), default=now)
-        jobs, n_unreadable = from_slurm(first if since is None else since, now)
-    allocated, runs = join(found.runs, jobs, n_unreadable)
-    own = tuple(use for use in allocated.jobs if since is None or use.allocation.start >= since)
-    return found._replace(runs=runs, allocated=allocated._replace(jobs=own))
+        return *from_file(file, now), since
+    first = min((run.began for run in runs), default=now) if since is None else since
+    return *from_slurm(first, now), first
 
 
 def _watch(options: argparse.Namespace, index: "Index | None") -> int:
@@ -280,6 +295,16 @@ def _watch(options: argparse.Namespace, index: "Index | None") -> int:
         for sentence in found.unreadable:
             tell(sentence)
         return BAD_INPUT if found.n_recordings else fail(no_recording_in(options.places), BAD_INPUT)
+    if options.sacct is not None:
+        from gssr.model.fleet.allocations import join
+
+        figures = [own.run for own in found.runs]
+        try:
+            jobs, *_ = _read_accounting(options.sacct, figures, None)
+        except ValueError as error:
+            return fail(f"--sacct: {error}", BAD_INPUT)
+        _, named = join(figures, jobs)
+        found = found._replace(runs=tuple(own._replace(run=run) for own, run in zip(found.runs, named, strict=True)))
     if options.json:
         from gssr.report.fleet_watch import watch_json
 

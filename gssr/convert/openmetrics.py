@@ -2,7 +2,8 @@
 after GPU, each in the order of time, as the format asks for: the recordings are gone through once for every metric.
 
 A series is known by its GPU, not by its run: which run had the GPU, and when, is an info metric of its own at the head of
-the file (gssr.prometheus.RUN_INFO), by which gssr/foreign/prometheus_runs.py parts the runs again.
+the file (gssr.prometheus.RUN_INFO), by which gssr/foreign/prometheus_runs.py parts the runs again. When each run ended is
+RUN_END.
 """
 
 import shlex
@@ -13,7 +14,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import METRICS
-from gssr.prometheus import FAMILIES, GPU_LABELS, RUN_INFO, Family, labels
+from gssr.prometheus import FAMILIES, GPU_LABELS, RUN_END, RUN_INFO, Family, labels
 from gssr.store.disk import sizes
 from gssr.store.read.recording import RunReader
 from gssr.store.read.time_window import ALL_TIME, Window
@@ -22,6 +23,8 @@ ROWS = 1_000_000
 """Of one metric about so many are read at a time: 100 MB."""
 INFO_SECONDS = 60.0
 """Between two values of RUN_INFO: Prometheus looks back for 5 min, or for less where somebody has set it so."""
+_END_DELAY = 0.001
+"""Seconds from a run's last sample to its value of RUN_END: one of the milliseconds in which Prometheus counts."""
 _MOST_INFO = 100_000
 """Values of RUN_INFO of a GPU of a run, however long that says it is: 69 days' at INFO_SECONDS."""
 _LEAST_ROW = 30
@@ -58,6 +61,7 @@ def write(runs: Sequence[RunReader], stream: BinaryIO, progress: Callable[[float
     called with the share that is done, 0-1. Raises OSError and RecordingError."""
     every = _gpu_series(runs)
     _write_family(RUN_INFO, _info_lines(every), stream)
+    _write_family(RUN_END, _end_lines(every), stream)
     for number, metric in enumerate(METRICS):
         _write_family(FAMILIES[metric.name], _lines(every, metric.name), stream)
         progress((number + 1) / len(METRICS))
@@ -119,6 +123,14 @@ def _info_lines(every: Sequence[_GpuSeries]) -> Iterator[str]:
             times = [part.first + step * number for number in range(n + 1)]
             times = [time for time in times if time < part.last]
             yield "".join(f"{begin} 1 {time!r}\n" for time in [*times, part.last])
+
+
+def _end_lines(every: Sequence[_GpuSeries]) -> Iterator[str]:
+    """Yield the lines of RUN_END: of each GPU, the time after each run's last sample, at that time."""
+    for series in every:
+        begin = RUN_END.sample + labels(series.labels)
+        ends = [round(part.last, 3) + _END_DELAY for part in series.parts]
+        yield "".join(f"{begin} {end:.3f} {end:.3f}\n" for end in ends)
 
 
 def _lines(every: Sequence[_GpuSeries], name: str) -> Iterator[str]:

@@ -215,7 +215,9 @@ class _Page:
         width, sums = self._options.width, hours_by_place(found.jobs)
         whole = sums.pop("gpu_hours")
         wide = max(len(self._hours(value)) for value in (whole, *sums.values()))
-        rows = section("What was allocated?", width, self._marks, count(len(found.jobs), "job"))
+        first = _minute(found.since)
+        about = count(len(found.jobs), "job") + (f" since {first} UTC" if first else "")
+        rows = section("What was allocated?", width, self._marks, about)
         rows.append(labelled("allocated", width, Span(f"{self._hours(whole):>{wide}}", "value")))
         for name, about in _PLACES.items():
             value = sums[f"{name}_gpu_hours"]
@@ -475,9 +477,9 @@ def _notes(found: Fleet, whole: RunGroup, width: int, marks: Glyphs) -> list[Row
     if without:
         sentences.append(f"{_named(without, 'run')}: no GPU was recorded; gssr analyze shows why")
     if found.n_earlier:
-        began = None if found.runs else _minute(found.newest_earlier)
-        newest = "" if began is None else f"; the newest began {began} UTC"
-        sentences.append(f"not counted, as begun before --since: {count(found.n_earlier, 'run')}{newest}")
+        ended = None if found.runs else _minute(found.newest_earlier)
+        newest = "" if ended is None else f"; the last one ended {ended} UTC"
+        sentences.append(f"not counted, as ended before --since: {count(found.n_earlier, 'run')}{newest}")
     n_nameless = sum(run.job_id is None for run in found.runs)
     if found.allocated is not None and n_nameless:
         sentences.append(f"{count(n_nameless, 'run')} without a job's number: the accounting can't tell of which job")

@@ -81,6 +81,7 @@ def _allocated(found: Allocated) -> dict[str, Any]:
             | _plain({f"{name}_gpu_hours": getattr(use, name) for name in PLACES})
             for use in found.jobs
         ],
+        "since": number(found.since),
         "n_unreadable_lines": found.n_unreadable,
         "n_runs_without": found.n_without,
     }

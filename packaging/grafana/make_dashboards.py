@@ -1,7 +1,8 @@
 """Makes the dashboards beside it: ``python packaging/grafana/make_dashboards.py``. Change this file, not the JSON.
 
 Series of metrics say which GPU they are of; whose it was then is in gssr_run_info (docs/export.md). In queries a variable
-of Grafana stands only within ``=~"$variable"``, so that "All" (.*) also finds series without that label.
+of Grafana stands only within ``=~"$variable"``, so that "All" (.*) also finds series without that label. What is left of
+runs that have ended is taken out by without_ended.
 """
 
 import json
@@ -14,6 +15,8 @@ WIDTH = 24
 """Columns of Grafana's grid."""
 GPU = "node, gpu, uuid, mig, overlap"
 """Labels by which a series and gssr_run_info are about the same GPU."""
+RUN_END = "gssr_run_end_timestamp_seconds"
+"""When the last of the exported runs on a GPU ended; a run that is published while it goes on has none."""
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 SCHEMA_VERSION = 39
 """Grafana 10.3 and newer read it, and bring it up to their own."""
@@ -56,14 +59,19 @@ class Variable(NamedTuple):
     label: str
 
 
+def without_ended(selector: str) -> str:
+    """Select series without the values that Prometheus repeats, for minutes, after the run that they are of has ended."""
+    return f"({selector} unless timestamp({selector}) <= on ({GPU}) group_left {RUN_END})"
+
+
 def of_job(metric: str, condition: str = "") -> str:
     """Select a metric on the GPUs that the job has at the time, and where ``condition`` (such as " < 0.5") holds."""
-    return f"{metric}{condition} and on ({GPU}) {JOB_RUNS}"
+    return f"{without_ended(metric)}{condition} and on ({GPU}) {without_ended(JOB_RUNS)}"
 
 
-def with_run(metric: str, runs: str, names: str) -> str:
-    """Return one series of a metric for each GPU that one of ``runs`` has, with the run's labels ``names``."""
-    return f"max by ({GPU}) ({metric}) * on ({GPU}) group_left ({names}) topk by ({GPU}) (1, {runs})"
+def with_run(values: str, runs: str, names: str) -> str:
+    """Return one series of values for each GPU that one of ``runs`` has, with the run's labels ``names``."""
+    return f"max by ({GPU}) ({values}) * on ({GPU}) group_left ({names}) topk by ({GPU}) (1, {without_ended(runs)})"
 
 
 def ratio(title: str, description: str, queries: Sequence[Query], **more: Any) -> Panel:
@@ -111,7 +119,7 @@ def job_panels() -> list[Panel]:
     ]  # fmt: skip
     return [
         stat("GPUs", "none", "The most GPUs that the job had at one time.",
-             f"count(count by (node, gpu, uuid, mig) ({JOB_RUNS}))", "max"),
+             f"count(count by (node, gpu, uuid, mig) ({without_ended(JOB_RUNS)}))", "max"),
         stat("SM active", "percentunit", "Mean over the time shown of the mean over the job's GPUs.", f"avg({of_job(sm)})"),
         stat("SM occupancy", "percentunit", "Mean over the time shown of the mean over the job's GPUs.",
              f"avg({of_job('gssr_sm_occupancy_ratio')})"),
@@ -146,13 +154,14 @@ def node_panels() -> list[Panel]:
     """What the GPUs of one node do, and whose they are."""
 
     def here(metric: str) -> str:
-        return f'max by (node, gpu, mig) ({metric}{{node=~"$node"}})'
+        selector = f'{metric}{{node=~"$node"}}'
+        return f"max by (node, gpu, mig) ({without_ended(selector)})"
 
     place = "{{node}}:{{gpu}} {{mig}}"
     bits = " + ".join(f"floor({here('gssr_clock_event_reasons')} / {bit}) % 2" for bit in HELD_DOWN_BITS)
     return [
         stat("GPUs", "none", "The most GPUs of the node that were recorded at one time.",
-             f"count(count by (node, gpu, uuid, mig) ({NODE_RUNS}))", "max", 6),
+             f"count(count by (node, gpu, uuid, mig) ({without_ended(NODE_RUNS)}))", "max", 6),
         stat("SM active", "percentunit", "Mean over the time shown of the mean over the node's recorded GPUs.",
              f"avg({here('gssr_sm_active_ratio')})", width=6),
         stat("Hottest", "celsius", "The highest temperature of a GPU in the time shown.",
@@ -181,10 +190,10 @@ def node_panels() -> list[Panel]:
 def fleet_panels() -> list[Panel]:
     """How well all recorded GPUs are used, and where they are not."""
     sm = "gssr_sm_active_ratio"
-    held = f"count(count by (node, gpu, uuid, mig) ({FLEET_RUNS}))"
-    own = with_run(sm, FLEET_RUNS, "cluster, job_id, run, user, label, model")
+    held = f"count(count by (node, gpu, uuid, mig) ({without_ended(FLEET_RUNS)}))"
+    own = with_run(without_ended(sm), FLEET_RUNS, "cluster, job_id, run, user, label, model")
     idle = f"count(count by (node, gpu, uuid, mig) (({own}) < {IDLE})) or 0 * count({own})"
-    by_model = with_run("gssr_power_usage_watts", FLEET_RUNS, "model")
+    by_model = with_run(without_ended("gssr_power_usage_watts"), FLEET_RUNS, "model")
     return [
         stat("GPUs with a job", "none", "GPUs that a recorded job or run has at the end of the time shown.", held,
              "lastNotNull", 6),

@@ -219,13 +219,22 @@ def printed_csv(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_runs_from_before_are_left_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     late = printed(capsys, str(folder), "--since", "30d")
-    assert "6 recordings, 0 runs" in late and "not counted, as begun before --since: 4 runs; the newest began" in late
-    newest = max(run.started_at or 0.0 for run in read_fleet(sorted(map(str, folder.rglob("*.sql")))).runs)
+    assert "6 recordings, 0 runs" in late and "not counted, as ended before --since: 4 runs; the last one ended" in late
+    newest = max(run.ended for run in read_fleet(sorted(map(str, folder.rglob("*.sql")))).runs)
     assert datetime.fromtimestamp(newest, UTC).strftime("%Y-%m-%d %H:%M UTC") in " ".join(late.split())
     for more in ([], ["--index", str(folder / "index")], ["--index", str(folder / "index")]):
         assert main(["fleet", str(folder), "--since", "30d", "--json", *more]) == 0
         assert json.loads(capsys.readouterr().out)["n_earlier"] == 4
     assert "6 recordings, 4 runs" in printed(capsys, str(folder), "--since", "2023-11-14")
+
+
+def test_a_run_that_began_before_and_ended_since_is_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So that a look each night has every run in one night at least, however long it took. All are from 22:20 to 22:21."""
+    for more in (["--no-index"], ["--index", str(folder / "long-index")], ["--index", str(folder / "long-index")]):
+        for since, n_runs in (("2023-11-14T22:20:30+00:00", 4), ("2023-11-14T22:21:30+00:00", 0)):
+            assert main(["fleet", str(folder), "--since", since, "--json", *more]) == 0
+            found = json.loads(capsys.readouterr().out)
+            assert (len(found["runs"]), found["n_earlier"]) == (n_runs, 4 - n_runs)
 
 
 def test_times_are_dates_or_so_long_ago() -> None:
@@ -307,6 +316,8 @@ def test_what_was_allocated_and_not_recorded_is_on_the_page_and_in_the_json(
         ):  # fmt: skip
             found = json.loads(printed(capsys, *words, "--no-index", "--json"))
             answers.append(found["allocated"])
+            since = answers[-1].pop("since")
+            assert since == (None if len(words) > 1 and "sacct." in words[-1] else 1_700_000_400)
             assert found["runs"][0]["job_name"] == "a name" and found["runs"][0]["account"] == "g1"
     assert all(answer == answers[0] for answer in answers)
     assert (
@@ -333,6 +344,45 @@ def test_what_was_allocated_and_not_recorded_is_on_the_page_and_in_the_json(
         connection.execute("UPDATE runs SET job_id = NULL")
     page = printed(capsys, str(by_hand), "--no-index", "--sacct", str(tmp_path / "sacct.txt"))
     assert "1 run without a job's number: the accounting can't tell of which job" in page
+
+
+def test_a_job_that_ended_since_then_has_all_its_recorded_hours(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its only step had ended before; without --since the page says from when on sacct was asked."""
+    start, end = 1_700_000_400, 1_700_000_400 + 120
+    (tmp_path / "sacct").write_text(
+        f"#!/bin/sh\nprintf '{SACCT.rstrip()}\\n0|0|ada|g1|COMPLETED|{start}|{end}|gres/gpu=4|n\\n'\n"
+    )
+    (tmp_path / "sacct").chmod(0o755)
+    words = [str(folder / "0" / "train.sql"), "--no-index", "--sacct"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        found = json.loads(printed(capsys, *words, "--since", "2023-11-14T22:21:30+00:00", "--json"))
+        assert (len(found["runs"]), found["n_earlier"]) == (0, 1)
+        assert found["allocated"]["totals"]["recorded_gpu_hours"] == pytest.approx(4 / 60)
+        assert (
+            json.loads(printed(capsys, *words, "--since", "2023-11-14T22:22:30+00:00", "--json"))["allocated"]["jobs"]
+            == []
+        )
+        assert re.search(r"What was allocated\? ─+ 1 job since 2023-11-14 22:20 UTC ─", printed(capsys, *words))
+
+
+def test_a_prologs_recording_ends_as_slurm_says_its_job_did(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its recorder completed, its job did not. A recorded command says itself how it ended, whatever became of its job."""
+    start, end = 1_700_000_400, 1_700_000_400 + 60
+    (tmp_path / "sacct.txt").write_text(f"{SACCT}0|0|ada|g1|CANCELLED by 0|{start}|{end}|gres/gpu=4|n\n")
+    recording = shutil.copy(folder / "0" / "train.sql", tmp_path / "job.sql")
+    words = [str(recording), "--no-index", "--sacct", str(tmp_path / "sacct.txt"), "--by", "state", "--csv"]
+    states = []
+    for command in (["python", "train.py"], []):
+        with closing(sqlite3.connect(recording)) as connection, connection:
+            connection.execute("UPDATE runs SET command = ?", (json.dumps(command),))
+        states.append([row["key"] for row in csv.DictReader(io.StringIO(printed(capsys, *words)))])
+    assert states == [["completed"], ["cancelled"]]
+    assert printed(capsys, *words[:4]).count("completed") == 0
 
 
 def test_accounting_that_can_not_be_had_is_a_sentence(

@@ -57,6 +57,19 @@ def test_held_gpus_are_told_on_a_page_of_any_width_and_by_the_exit_code(
     assert "idle_gpus=0" in capsys.readouterr().out
 
 
+def test_slurms_accounting_names_what_a_prolog_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A prolog is told neither an array's numbers nor a name."""
+    write_growing(tmp_path / "a.sql", [30], job_id="4712", user="ada")
+    head = "JobID|JobIDRaw|State|Start|End|AllocTRES|JobName\n"
+    (tmp_path / "sacct.txt").write_text(
+        f"{head}4700_3|4712|RUNNING|{time.time() - 7200:.0f}|Unknown|gres/gpu=1|sweep\n"
+    )
+    for more, shown in (([], "4712"), (["--sacct", str(tmp_path / "sacct.txt")], "4700_3")):
+        assert main(["fleet", "--watch", str(tmp_path), "--no-index", *more]) == IDLE_HELD
+        page = capsys.readouterr().out
+        assert f"\n{shown} " in page and ("sweep" in page) == bool(more)
+
+
 def test_what_can_not_be_read_is_a_sentence_and_the_rest_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

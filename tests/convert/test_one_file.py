@@ -22,7 +22,7 @@ from gssr.cli import main
 from gssr.convert import openmetrics, perfetto
 from gssr.metrics import BY_NAME, NAMES
 from gssr.model.statistics.balance import has_balance
-from gssr.prometheus import FAMILIES, RUN_INFO, labels
+from gssr.prometheus import FAMILIES, RUN_END, RUN_INFO, labels
 from gssr.store.read.recording import RunReader, open_recording
 from gssr.traces.kineto import read_kineto
 
@@ -57,6 +57,9 @@ def read_back(text: str) -> tuple[Series, list[str]]:
         if found[1] == RUN_INFO.sample:
             assert found[3] == "1"
             continue
+        if found[1] == RUN_END.sample:
+            assert found[3] == found[4]
+            continue
         own = dict(_LABEL.findall(found[2]))
         key = (found[1], own["node"], int(own["gpu"]))
         assert key == last or key not in series, "a series goes on after another"
@@ -89,7 +92,7 @@ def text(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_openmetrics_has_every_sample_and_nothing_for_what_is_missing(recording: Path, text: Path) -> None:
     found, families = read_back(text.read_text(encoding="utf-8"))
     assert found == expected(run_of(recording))
-    assert families[0] == RUN_INFO.name and len(families) == 1 + len(MEASURES)
+    assert families[:2] == [RUN_INFO.name, RUN_END.name] and len(families) == 2 + len(MEASURES)
     assert "gssr_energy_joules" in families and ("gssr_energy_joules_total", "node0001", 0) in found
 
 
@@ -156,7 +159,7 @@ def test_prometheus_takes_it_in_and_gives_it_back(
 
 
 def test_series_are_as_many_as_gpus_and_metrics_however_many_runs_and_ranks_there_were(tmp_path: Path) -> None:
-    """Twenty runs of one node: only the info metric grows with them."""
+    """Twenty runs of one node: only the info metric gets more series with them."""
     names = []
     for number in range(20):
         names.append(str(tmp_path / f"{number}.sql"))
@@ -171,8 +174,9 @@ def test_series_are_as_many_as_gpus_and_metrics_however_many_runs_and_ranks_ther
     lines = path.read_text().splitlines()
     series = {line.partition("}")[0] for line in lines if line.startswith("gssr_")}
     of_run = {each for each in series if each.startswith(RUN_INFO.sample)}
-    assert len(of_run) == 20 * 2 and len(series - of_run) == 2 * len(MEASURES)
-    assert not any(word in each for each in series - of_run for word in ("run", "rank=", "label=", "command="))
+    assert len(of_run) == 20 * 2 and len(series - of_run) == 2 * (1 + len(MEASURES))
+    written = [each.partition("{")[2] for each in series - of_run]
+    assert not any(word in each for each in written for word in ("run", "rank=", "label=", "command="))
     read_back(path.read_text())  # each series in one piece, though it is of many runs
 
 

@@ -1,7 +1,10 @@
 """The queries of docs/export.md run in DuckDB and agree with what gssr says; the keys and formulas of docs/fleet.md hold."""
 
+import inspect
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,10 @@ import pytest
 
 from gssr.cli import main
 from gssr.commands import fleet as command
+from gssr.commands import sacct
 from gssr.convert.tables import EXPORTED
 from gssr.model.analyze import analyze
+from gssr.model.fleet.allocations import FIELDS
 from gssr.model.fleet.fleet import BY, SORTS, Fleet, groups, read_fleet
 
 DOCS = fenced.ROOT / "docs"
@@ -26,11 +31,20 @@ class Exported:
     def __init__(self, folder: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
-            for found in fenced.run([command.text for command in fenced.commands(EXPORT)][:2], folder):
+            record, export, *_ = (command.text for command in fenced.commands(EXPORT))
+            (recorded,) = fenced.run([record], folder)
+            for user, path in zip(("ada", "bob", "cleo"), sorted(folder.glob("*.sql")), strict=True):
+                with closing(sqlite3.connect(path)) as connection, connection:
+                    connection.execute("UPDATE runs SET user = ?", (user,))
+            to_data_set = "gssr export *.sql --dataset runs.dataset"
+            for found in (recorded, *fenced.run([export, to_data_set], folder)):
                 assert found.exit_code == 0, found.output
             names: dict[str, Any] = {}
             for block in fenced.blocks(EXPORT, "python"):
                 exec(compile("\n" * (block.line - 1) + block.text, str(EXPORT), "exec"), names)
+            views, *_ = fenced.blocks(EXPORT, "python")
+            self.of_data_set: dict[str, Any] = {}
+            exec(views.text.replace("gssr_export", "runs.dataset"), self.of_data_set)
         self.folder, self.names = folder, names
         self.connection: duckdb.DuckDBPyConnection = names["connection"]
         self.fleet: Fleet = read_fleet(sorted(map(str, folder.glob("*.sql"))))
@@ -48,6 +62,19 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return Exported(tmp_path_factory.mktemp("exported"))
 
 
+def test_the_views_of_the_page_read_a_data_set_as_well(exported: Exported) -> None:
+    assert exported.of_data_set["by_label"] == exported.names["by_label"]
+
+
+def test_the_page_asks_sacct_for_what_gssr_asks_it_for() -> None:
+    (command,) = (block.text for block in fenced.blocks(DOCS / "fleet.md", "sh") if block.text.startswith("sacct "))
+    source = inspect.getsource(sacct.from_slurm)
+    assert set(re.findall(r"--[a-z]+[0-9]?", command.partition("gssr ")[0])) == set(
+        re.findall(r"--[a-z]+[0-9]?", source)
+    ) - {"--endtime"}
+    assert f"--format={','.join(FIELDS)} " in command
+
+
 @pytest.mark.parametrize("section", QUERIES)
 def test_queries_run_in_duckdb(exported: Exported, section: str) -> None:
     assert exported.rows(section)
@@ -55,9 +82,10 @@ def test_queries_run_in_duckdb(exported: Exported, section: str) -> None:
 
 def test_queries_agree_with_fleet_and_analyze(exported: Exported) -> None:
     runs = exported.fleet.runs
-    by_label = groups(runs, "label")
-    assert [row["label"] for row in exported.rows("Who wastes most")] == [group.key for group in by_label]
-    for row, group in zip(exported.rows("Who wastes most"), by_label, strict=True):
+    by_user = groups(runs, "user")
+    assert len(by_user) == 3
+    assert [row["user"] for row in exported.rows("Who wastes most")] == [group.key for group in by_user]
+    for row, group in zip(exported.rows("Who wastes most"), by_user, strict=True):
         assert (row["runs"], row["wasted"], row["gpu_hours"]) == (
             group.n_runs, pytest.approx(group.wasted_gpu_hours), pytest.approx(group.gpu_hours),
         )  # fmt: skip

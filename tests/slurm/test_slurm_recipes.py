@@ -392,7 +392,10 @@ def test_what_a_thousand_nodes_record_on_their_own_disks_is_copied_at_the_end(cl
         pytest.skip("on this machine we are not root: Slurm's prolog runs as root")
     prolog, epilog = scripts("Every GPU job", "sites.md")
     (lines,) = scripts("Every GPU job", "sites.md", "text")
-    start, copy = scripts("A thousand nodes", "sites.md")
+    start, copy, _ = scripts("A thousand nodes", "sites.md")
+    page = scripts("A job's page, and its score in Slurm", "sites.md")[0]
+    page = page.replace("folder=/shared/gssr/$SLURM_JOB_ID", "folder=/local/gssr/$SLURM_JOB_ID")  # as the section says
+    (own_line,) = scripts("A job's page, and its score in Slurm", "sites.md", "text")[:1]
     head, _, rest = prolog.partition("folder=")
     nodes = rest.split("\n", 2)[2]  # without the folder and what makes it
     before, _, after = nodes.partition("RANK=")
@@ -400,7 +403,7 @@ def test_what_a_thousand_nodes_record_on_their_own_disks_is_copied_at_the_end(cl
     (keep,) = scripts("What to keep, and how long", "sites.md")
     night = with_paths_of(folder, keep.partition("\ndone\n")[0] + "\ndone\n")
     epilog = epilog.rstrip().removesuffix("exit 0") + copy + "exit 0\n"
-    with run_by_slurm(cluster, folder, lines, {"prolog": prolog, "epilog": epilog}):
+    with run_by_slurm(cluster, folder, lines + own_line, {"prolog": prolog, "epilog": epilog, "task-epilog": page}):
         log = cluster.sbatch("echo $SLURM_JOB_ID\nsleep 2\n", "--gres=gpu:2", "--nodelist=node[2-3]", cwd=folder)
         job = folder / "shared" / log.strip()
         until(lambda: len(list(job.glob("job.sql.d/node*.sql"))) == 2)
@@ -410,6 +413,26 @@ def test_what_a_thousand_nodes_record_on_their_own_disks_is_copied_at_the_end(cl
     assert (reader.state, reader.run.job_id, reader.keep) == ("completed", log.strip(), "10s")
     assert [gpu.node for gpu in reader.gpus] == ["node2", "node2", "node3", "node3"]
     assert reader.run.run_id.endswith("-prolog") and (job / "job.sql").stat().st_uid == os.geteuid()
+    own_page = (job / "page.txt").read_text().splitlines()  # of the batch script's node alone
+    assert own_page[1].startswith("2 GPUs on ") and own_page[-1].startswith("GSSR score=")
+    assert " Comment=GSSR " in cluster.run("scontrol", "show", "job", job.name).stdout
+
+
+def test_what_a_failed_node_has_left_is_copied_when_it_has_booted(folder: Path) -> None:
+    """And nothing of a job that runs, whose recorder's number the prolog has written down."""
+    if os.geteuid() != 0:
+        pytest.skip("on this machine we are not root: it runs before slurmd, as root")
+    *_, boot = scripts("A thousand nodes", "sites.md")
+    environ = os.environ | {"SLURMD_NODENAME": "node7"}
+    for job in ("5", "6"):
+        (folder / "node7.local" / job).mkdir(parents=True)
+        (folder / "node7.local" / job / "job.sql").write_text(job)
+    (folder / "shared").mkdir()
+    (folder / "node7.6.pid").touch()
+    subprocess.run(["bash", "-c", with_paths_of(folder, boot)], env=environ, check=True, timeout=60)
+    assert (folder / "shared" / "5" / "job.sql").read_text() == "5"
+    assert [path.name for path in (folder / "node7.local").iterdir()] == ["6"]
+    assert [path.name for path in (folder / "shared").iterdir()] == ["5"]
 
 
 @pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
@@ -445,29 +468,48 @@ def test_a_night_appends_the_jobs_to_a_data_set(folder: Path) -> None:
 
 def test_a_sites_nights_end_in_a_mail_and_in_less(folder: Path) -> None:
     (mail,), (keep,) = scripts("A mail each night", "sites.md"), scripts("What to keep, and how long", "sites.md")
-    (folder / "tools" / "mail").write_text('#!/bin/sh\n{ printf "%s\\n" "$@"; cat; } > sent.txt\n')
-    (folder / "tools" / "mail").chmod(0o755)
-    for name in ("1", "2"):
+    begin = 1_700_000_400
+    accounting = "JobID|JobIDRaw|User|State|Start|End|AllocTRES|JobName"
+    programs = {
+        "mail": '{ printf "%s\\n" "$@"; cat; } > sent.txt',
+        "scontrol": 'echo "ClusterName             = alps"',
+        "sacct": f"printf '{accounting}\\n70_3|77|ada|TIMEOUT|{begin}|{begin + 36}|gres/gpu=2|sweep\\n'",
+    }
+    for name, text in programs.items():
+        (folder / "tools" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / "tools" / name).chmod(0o755)
+    for name in ("77", "2"):
         (folder / "shared" / "gssr" / name).mkdir(parents=True)
-    (folder / "slurm.conf").write_text("ClusterName=alps\n")
     path = {"PATH": f"{folder / 'tools'}:{os.environ['PATH']}"}
-    generate(str(folder / "shared" / "gssr" / "1" / "node1.sql"), "idle", 2, 0.01, 0.5)
-    script = f"{mail}\ntouch -d '100 days ago' shared/gssr/2\n{keep}"
+    recording = folder / "shared" / "gssr" / "77" / "job.sql"
+    generate(str(recording), "idle", 2, 0.01, 0.5)
+    with sqlite3.connect(recording) as connection:
+        connection.execute("UPDATE runs SET job_id = '77', label = NULL, command = '[]'")
+    script = f"{mail}\ntouch -d '100 days ago' shared/gssr/2\n{keep}\n{keep}"  # a night twice
     script = (
         script.replace("/shared/", "shared/")
         .replace("/opt/gssr/tools/", "")
-        .replace("/etc/slurm/", "")
-        .replace("1d", "9999d")  # a run of 2023
-    )
-    subprocess.run(["bash", "-ec", script], cwd=folder, env=os.environ | path, check=True, timeout=60)
+        .replace("1d", "9999d").replace("2d", "9999d")  # a run of 2023
+    )  # fmt: skip
+    subprocess.run(["bash", "-ec", script], cwd=folder, env=os.environ | path, check=True, timeout=120)
     option, subject, to, *page = (folder / "sent.txt").read_text().splitlines()
     assert (option, to) == ("-s", "root") and re.fullmatch(rf"alps \d{{4}}-\d\d-\d\d: {re.escape(page[-1])}", subject)
     assert page[-1].startswith("GSSR fleet runs=1 ")
     assert max(map(len, page[:-1])) <= 72 and "\n".join(page).isascii()
-    assert any("GPU-hours x (1 - score)" in line for line in page)
-    assert [path.name for path in (folder / "shared" / "gssr").iterdir()] == ["1"]
-    (line,) = (folder / "shared" / "gssr-runs.csv").read_text().splitlines()
-    assert "synthetic idle" in line
+    assert any("GPU-hours x (1 - score)" in line for line in page) and any(line.startswith("70_3 ") for line in page)
+    assert [path.name for path in (folder / "shared" / "gssr").iterdir()] == ["77"]
+    with sqlite3.connect(folder / "shared" / "gssr-fleet.db") as connection:
+        rows = connection.execute("SELECT job, name, state, account FROM runs").fetchall()
+    assert rows == [("70_3", "sweep", "timeout", None)]
+
+
+def test_the_crontab_of_a_site_runs_the_scripts_of_the_page() -> None:
+    (crontab,) = scripts("One crontab", "sites.md", "text")
+    page = (DOCS / "sites.md").read_text(encoding="utf-8")
+    named = re.findall(r"/etc/slurm/gssr-\w+", crontab)
+    assert named == ["/etc/slurm/gssr-keep", "/etc/slurm/gssr-dataset", "/etc/slurm/gssr-mail"]
+    for name in named:
+        assert re.search(rf"`{name}`:\n\n```bash\n#!/bin/bash\n", page)
 
 
 def test_the_summary_of_a_job_that_was_requeued_is_of_its_last_run(folder: Path) -> None:

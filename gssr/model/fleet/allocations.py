@@ -73,11 +73,13 @@ class JobUse(NamedTuple):
 
 class Allocated(NamedTuple):
     """``jobs`` with GPUs, those with most unrecorded GPU-hours first; ``n_unreadable`` lines could not be read;
-    ``n_without``: runs with a job of which the accounting has no allocation."""
+    ``n_without``: runs with a job of which the accounting has no allocation; ``since``: no job ended before (unix s), None
+    for all jobs of a file."""
 
     jobs: tuple[JobUse, ...]
     n_unreadable: int
     n_without: int
+    since: float | None = None
 
 
 PLACES = ("recorded", "beside", "before", "between", "after", "never")
@@ -179,7 +181,7 @@ def join(
     runs: Sequence[RunFigures], jobs: Sequence[Allocation], n_unreadable: int = 0
 ) -> tuple[Allocated, tuple[RunFigures, ...]]:
     """Find how much of each job was recorded by these runs. Returns also the runs, with what the accounting knows of
-    their job where they don't: its name, account, partition and array."""
+    their job where they don't: its name, account, partition and array, and how it ended."""
     by_id: dict[str, list[int]] = {}
     for number, job in enumerate(jobs):
         for key in {job.job_id, job.shown}:
@@ -217,9 +219,11 @@ def _job_of(run: RunFigures, jobs: Sequence[tuple[int, Allocation]]) -> int | No
 
 def _fill_in_names(run: RunFigures, job: Allocation) -> RunFigures:
     """Return the run with what the accounting says of its job where the run doesn't: name, account and partition, and
-    the array and the task if its job is one of an array."""
+    the array and the task if its job is one of an array. A run of a command has a state of its own; one without, which a
+    prolog's recorder makes, says only how the recorder ended, and gets the job's."""
     task = _TASK.fullmatch(job.shown) if run.array_job_id is None else None
     return run._replace(
+        state=job.state if run.program is None and job.state else run.state,
         job_name=run.job_name or job.name,
         account=run.account or job.account,
         partition=run.partition or job.partition,

@@ -95,7 +95,10 @@ RUN_COLUMNS = (
     Column("job_id", "TEXT", "the launcher's job id"),
     Column("user", "TEXT", "who ran it"),
     Column("cluster", "TEXT", "name of the cluster"),
-    Column("state", "TEXT NOT NULL", "running, completed, failed, timeout, killed or lost"),
+    Column(
+        "state", "TEXT NOT NULL",
+        "running, completed, failed, timeout, killed or lost; with gssr fleet --sacct the job's, of a run without a command",
+    ),
     Column("started_at", "REAL", "unix time of the command's start, s"),
     Column("duration_s", "REAL NOT NULL", "from start to end, or to the last sample, s"),
     Column("n_nodes", "INTEGER NOT NULL", "number of nodes"),
@@ -193,6 +196,11 @@ class RunFigures(NamedTuple):
     verdicts: Mapping[str, tuple[int, ...]] | None = None
     step_s: float | None = None
     hours_by_category: tuple[float, ...] | None = None
+
+    @property
+    def ended(self) -> float:
+        """When it ended, or was sampled last, unix s."""
+        return self.began + self.duration_s
 
     @property
     def shown_job(self) -> str | None:

@@ -424,8 +424,8 @@ _LONG_LOST = 86400.0
 
 
 class FleetRequest(NamedTuple):
-    """What to read of every recording: runs that began at ``since`` (unix s) or later, None for all; whether to judge them,
-    and by which rules."""
+    """What to read of every recording: runs that ended at ``since`` (unix s) or later, or go on, None for all; whether to
+    judge them, and by which rules."""
 
     since: float | None = None
     verdicts: bool = False
@@ -438,7 +438,7 @@ ALL = FleetRequest()
 class Fleet(NamedTuple):
     """``runs``, each once, in the order of the recordings; how many recordings were looked into; sentences about what could
     not be read; ``copies``: recordings of which a run was read elsewhere already; ``n_earlier``: runs that are left out
-    because they began before FleetRequest.since; ``newest_earlier``: when the last of these began (unix s), None without
+    because they ended before FleetRequest.since; ``newest_earlier``: when the last of these ended (unix s), None without
     any; ``allocated``: what the scheduler allocated, None where nobody asked."""
 
     runs: tuple[RunFigures, ...]
@@ -452,7 +452,7 @@ class Fleet(NamedTuple):
 
 class _ReadRecording(NamedTuple):
     """``state``: of the recording before it was read, where the runs may be kept; ``earlier``: of the runs that were not
-    read because they began before FleetRequest.since, the ids, the starts as recorded, and when they began (unix s)."""
+    read because they ended before FleetRequest.since, the ids, the starts as recorded, and when they ended (unix s)."""
 
     runs: list[RunFigures]
     problem: str | None
@@ -478,10 +478,10 @@ def read_fleet(
     earlier: dict[tuple[str, float | None], float] = {}
     reads = _all(names, request, workers) if index is None else _with_index(names, request, index, workers)
     for done, (name, read) in enumerate(zip(names, reads, strict=True)):
-        earlier.update({(run_id, started_at): began for run_id, started_at, began in read.earlier})
+        earlier.update({(run_id, started_at): ended for run_id, started_at, ended in read.earlier})
         for run in read.runs:
-            if request.since is not None and run.began < request.since:
-                earlier[run.run_id, run.started_at] = run.began
+            if is_earlier(run.state, run.ended, request.since):
+                earlier[run.run_id, run.started_at] = run.ended
                 continue
             if runs.setdefault((run.run_id, run.started_at), run) is not run:
                 copies[name] = None
@@ -493,11 +493,18 @@ def read_fleet(
     )
 
 
+def without_earlier(found: Fleet, since: float) -> Fleet:
+    """Leave out, and count, the runs that ended before ``since`` (unix s), where all runs were read."""
+    earlier = [run.ended for run in found.runs if is_earlier(run.state, run.ended, since)]
+    runs = tuple(run for run in found.runs if not is_earlier(run.state, run.ended, since))
+    return found._replace(runs=runs, n_earlier=len(earlier), newest_earlier=max(earlier, default=None))
+
+
 def _with_index(
     names: Sequence[str], request: FleetRequest, index: Index, workers: Workers
 ) -> Iterator[_ReadRecording]:
     """Yield what was read of each recording, in their order. All runs of recordings that are kept are read, whenever
-    they began."""
+    they ended."""
     rules = digest(request.rules)
     known = runs_in_index(index, index.known(names), rules if request.verdicts else None)
     reads = _all([name for name in names if name not in known], request._replace(since=None), workers)
@@ -537,9 +544,9 @@ def _read(name: str, request: FleetRequest) -> _ReadRecording:
     try:
         before = state(name)
         with closing(open_recording(name)) as recording:
-            readers = [own for own in recording.runs if request.since is None or extent(own)[0] >= request.since]
+            readers = [own for own in recording.runs if not is_earlier(own.state, extent(own)[1], request.since)]
             earlier = tuple(
-                (own.run_id, own.run.started_at, extent(own)[0]) for own in recording.runs if own not in readers
+                (own.run_id, own.run.started_at, extent(own)[1]) for own in recording.runs if own not in readers
             )
             runs += (read_figures(reader, name, request.verdicts, request.rules) for reader in readers)
             if recording.damage or not all(is_final(run.state, name) for run in runs):
@@ -551,6 +558,11 @@ def _read(name: str, request: FleetRequest) -> _ReadRecording:
         return _ReadRecording(runs, f"{name}: can't be read: {error.strerror}")
     except Exception as error:  # one strange file among thousands
         return _ReadRecording(runs, f"{name}: can't be read: {error!r}")
+
+
+def is_earlier(run_state: str, ended: float, since: float | None) -> bool:
+    """Tell whether a run in this state had ended (unix s) before ``since``; no run has where that is None."""
+    return since is not None and ended < since and run_state != "running"
 
 
 def is_final(run_state: str, name: str) -> bool:
