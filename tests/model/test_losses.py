@@ -837,3 +837,17 @@ def test_a_small_share_whose_cause_is_a_guess_is_no_warning(active: float, sever
 def test_advice_on_copies_is_about_the_way_that_they_go(metric: str, first_words: str) -> None:
     made = evidence(**scaled(during(N, 100, 160, 0.1)) | {metric: during(N, 100, 160, 20e9, 0.5e9)})
     assert of(made).verdicts["transfer_bound"].advice.startswith(first_words)
+
+
+@pytest.mark.parametrize("interval_ms", [500, 100])
+def test_shorter_samples_are_advised_where_a_share_scatters_and_they_could_be_shorter(
+    tmp_path: Path, interval_ms: int
+) -> None:
+    path = str(tmp_path / "a.sql")
+    synthetic.main(["imbalanced", "--gpus", "4", "--hours", "0.02", "-t", str(interval_ms), "--host", "-o", path])
+    (run,) = open_recording(path).runs
+    found = {verdict.code: verdict.advice for verdict in analyze(run).judgement.verdicts}
+    if interval_ms == 500:
+        assert "gssr profile -t 100" in found["unexplained"]
+    else:  # what was not told apart are copies
+        assert "transfer_bound" in found and "-t 100" not in found.get("unexplained", "")

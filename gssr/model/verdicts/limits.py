@@ -187,7 +187,7 @@ def _memory_traffic(job: JobEvidence) -> list[Finding]:
 
 
 @register_rule(
-    "info", "Computes in FP64: {pipe} active {value} of the time in which it works{what}",
+    "info", "Computes in FP64: {pipe} active {value} of the time while GPUs work{what}",
     (
         Threshold("fp64_active", 0.2, "the FP64 pipe or the tensor cores' FP64 is active at least this much", KEMPNER),
         Threshold("sm_active", 0.5, "and SM activity is at least this", KEMPNER),

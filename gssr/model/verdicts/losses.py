@@ -277,7 +277,7 @@ def _least_waiting(job: JobEvidence) -> list[Finding]:
     least, most = (job.evidence.gpus[at] for at in (low, high))
     text = (
         f"{words.gpu_label(least)} waits {words.percent(float(waits[low]))} of its time, {words.gpu_label(most)} "
-        f"{words.percent(float(waits[high]))} of its own"
+        f"{words.percent(float(waits[high]))}"
     )
     if least.name != most.name:
         text += f"; they are {least.name} and {most.name}"
@@ -426,6 +426,11 @@ def low_use(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     return _lost(job, rule, "idle.between_kernels", "idle")
 
 
+_SHORT_SAMPLES = 0.1
+"""Samples further apart than this (s) could be nearer: DCGM and GPM renew their values so often."""
+_SAMPLE_FINER = (
+    "The share scatters much: shorter samples may tell its cause. Record again with: gssr profile -t 100 -- PROGRAM."
+)
 _PAUSED = (
     Threshold("share", 0.05, "idle, unexplained: at least this share of the GPU time, all GPUs at once for seconds"),
     Threshold("warning", 0.05, "from this share on it is a warning"),
@@ -443,8 +448,13 @@ _REGULAR = 0.15
 )  # fmt: skip
 def unexplained(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match idle time for which no cause was found and which is no pause of all GPUs that ``pauses`` or
-    ``recurring_dips`` is about. None if it takes less of the GPU time than the least threshold."""
-    return _match_unexplained(job, rule)
+    ``recurring_dips`` is about. None if it takes less of the GPU time than the least threshold. Where the share scatters
+    much and samples could be shorter, the advice begins with that."""
+    found, at = _match_unexplained(job, rule), POSITIONS["idle.unexplained"]
+    scatters = job.breakdown.error[at] >= job.breakdown.shares[at] / 2
+    if found is None or not scatters or job.evidence.interval <= _SHORT_SAMPLES:
+        return found
+    return found._replace(advice=f"{_SAMPLE_FINER} {rule.advice}")
 
 
 @register_rule(
