@@ -270,7 +270,7 @@ def _match_late_gpus(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 def _least_waiting(job: JobEvidence) -> list[Finding]:
     """Say which GPU waits least, and which most, as one finding; none where no GPU's waits are known."""
-    waits = job.waits_by_gpu
+    waits = np.round(job.waits_by_gpu, 3)  # a thousandth of the time is no wait that anybody would look for
     if not np.isfinite(waits).any():
         return []
     low, high = int(np.nanargmin(waits)), int(np.nanargmax(waits))
