@@ -851,3 +851,13 @@ def test_shorter_samples_are_advised_where_a_share_scatters_and_they_could_be_sh
         assert "gssr profile -t 100" in found["unexplained"]
     else:  # what was not told apart are copies
         assert "transfer_bound" in found and "-t 100" not in found.get("unexplained", "")
+
+
+def test_copies_of_both_directions_have_the_advice_of_both(tmp_path: Path) -> None:
+    """A job that waits for its batches at each step, and writes checkpoints in between."""
+    path = str(tmp_path / "a.sql")
+    synthetic.main(["train", "--gpus", "4", "--hours", "0.02", "-t", "200", "-o", path])
+    (run,) = open_recording(path).runs
+    (copies,) = (each for each in analyze(run).judgement.verdicts if each.code == "transfer_bound")
+    assert "pin_memory" in copies.advice and "The GPUs also send" in copies.advice
+    assert any("of that time the GPUs send more than they receive" in each.text for each in copies.evidence)

@@ -40,8 +40,10 @@ _STARTS_ANEW = (
     "(out of memory?). Or keep it running between pieces of work."
 )
 _COPIED = ("pcie_rx_bytes", "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes")
+_BOTH_WAYS = 0.25
+"""From this share of the waiting on a direction of copies has advice of its own: less would not save a quarter of it."""
 _COPY_LESS_BACK = (
-    "The GPUs send: copy results, checkpoints and logs to the host less often (.cpu(), .item() wait), to pinned memory and "
+    "send: copy results, checkpoints and logs to the host less often (.cpu(), .item() wait), to pinned memory and "
     "beside the computation (non_blocking=True, streams)."
 )
 _READ_FROM = {"read_bytes": "from its disks", "net_rx_bytes": "from the network"}
@@ -189,8 +191,22 @@ def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     """Match jobs that lose GPU time waiting for copies to or from the host (``idle.copies``). None below the least
     threshold."""
     more = _rates(job, "idle.copies", _COPIED)
-    advice = _COPY_LESS_BACK if more and more[0].metric.endswith("tx_bytes") else ""
+    sent, advice = _share_sent(job), ""
+    if sent > 1 - _BOTH_WAYS:
+        advice = f"The GPUs {_COPY_LESS_BACK}"
+    elif sent >= _BOTH_WAYS:
+        text = f"in {words.percent(sent)} of that time the GPUs send more than they receive"
+        more, advice = [*more, finding_in_words("sent", sent, text)], f"{rule.advice} The GPUs also {_COPY_LESS_BACK}"
     return _lost(job, rule, "idle.copies", "idle meanwhile", *more, advice=advice)
+
+
+def _share_sent(job: JobEvidence) -> float:
+    """Compute in which share (0-1) of the time spent waiting for copies the GPUs send more to the host than they receive; 0
+    where they never wait."""
+    weight = job.breakdown.share_over_time("idle.copies")
+    moved = [np.nan_to_num(job.in_time(metric)) for metric in _COPIED]
+    sends = moved[1] + moved[3] > moved[0] + moved[2]
+    return float(weight[sends].sum() / weight.sum()) if weight.any() else 0.0
 
 
 @register_rule(
