@@ -139,7 +139,7 @@ def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         Threshold("fp16_active", 0.6, "or the FP16 pipe"),
         Threshold("sm_active", 0.6, "and SM activity is at least this", KEMPNER),
     ),
-    "That is what the GPU is for: only less or cheaper arithmetic makes it faster.",
+    "Less or cheaper arithmetic makes it faster, and so do kernels that keep this pipe active for more of the time.",
     needs=(("sm_active",), ("tensor_active", "fp64_active", "fp32_active", "fp16_active")),
 )  # fmt: skip
 def compute_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
