@@ -16,6 +16,7 @@ from gssr.arrays import Floats
 from gssr.metrics import Metric
 from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.traces.call_tree import CallTree, places_text
+from gssr.model.traces.critical_path import CriticalPath
 from gssr.model.traces.idle import MOST_GAPS
 from gssr.model.traces.pipelines import stages, transfer_waits
 from gssr.model.traces.profiled_kernels import UnprofiledKernel
@@ -499,6 +500,8 @@ _KINDS_ON_PATH = {
 _MANY_PAUSES = 0.1
 """Share of a critical path. With less, the work mostly follows at once, so it waited for the work before it even where the
 trace does not tell what launched it."""
+_LONG_PAUSE_NS = 50_000
+"""Mean pause on a stream: kernels that wait for nothing but the one before begin within some microseconds."""
 
 
 def _critical_path(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -507,17 +510,15 @@ def _critical_path(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) ->
     path = None if options.verbosity == "low" else trace.critical_path(_TOLD_OF_PATH)
     if path is None or not path.length_ns:
         return []
-    is_known = "launches" in trace.holds or path.total_ns("gap") < _MANY_PAUSES * path.length_ns
+    why = _why_unknown(trace, path)
+    is_known = not why
     named = _KINDS_ON_PATH if is_known else {**_KINDS_ON_PATH, _DELAYS: (), "pauses": ("gap",)}
     shares = [(name, path.total_ns(*kinds) / path.length_ns) for name, kinds in named.items()]
     split = ", ".join(f"{name} {percent(share)}" for name, share in sorted(shares, key=lambda each: -each[1]) if share)
     rows = section("What would have to be shorter?", options.width, marks, "the critical path")
     text = f"{took(path.length_ns)}, each moment of it waited for the one before: {split}"
     if not is_known:
-        text = (
-            "that can't be told: the trace does not say what launched the GPUs' work, so not what it waited for. Back from "
-            f"the last work on its stream it is {took(path.length_ns)}: {split}"
-        )
+        text = f"that can't be told: {why}. Back from the last work on its stream it is {took(path.length_ns)}: {split}"
     rows += wrap(text, options.width)
     known = [(part, part.win_ns) for part in path.parts if part.win_ns is not None and is_known]
     names = distinct_names([clean(part.name) for part, _ in known], _LONGEST_NAME, marks.ellipsis)
@@ -529,6 +530,20 @@ def _critical_path(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) ->
     where = ", ".join(f"{percent(ns / path.length_ns)} on rank {NONE if rank is None else rank}" for rank, ns in ranks)
     rest = "all of it: --csv critical_path"
     return rows + wrap(f"{where}; {rest}" if len(path.by_rank) > 1 else rest, options.width, role="dim")
+
+
+def _why_unknown(trace: TraceAnalysis, path: CriticalPath) -> str:
+    """Say why what is on the path need not be what would have to be shorter; "" where it is."""
+    pauses, n_pauses = path.total_ns("gap"), sum(part.n for part in path.parts if part.kind == "gap")
+    if pauses >= _MANY_PAUSES * path.length_ns:
+        if "launches" not in trace.holds:
+            return "the trace does not say what launched the GPUs' work, so not what it waited for"
+        if pauses >= n_pauses * _LONG_PAUSE_NS:
+            return "work stands still on its stream, and the trace does not tell what it waits for"
+    begin, end = trace.extent or (0, 0)
+    if path.length_ns < (1 - _MANY_PAUSES) * (end - begin):
+        return "it breaks off at work of which the trace does not tell what it waited for"
+    return ""
 
 
 def _gap(trace: TraceAnalysis, gap: Gap, width: int) -> list[Row]:

@@ -184,14 +184,33 @@ def _works(timeline: Timeline, begin: int, end: int) -> bool:
     return bool((graph.kind == 2).any())
 
 
+def _page_of_path(tmp_path: Path, events: list[Any]) -> str:
+    found = analyze_timeline(read(tmp_path, events))
+    return "\n".join(text_of(row) for row in trace_page(found, PageOptions(80, False))).split("critical path")[1]
+
+
 def test_without_launches_the_page_says_that_it_can_not_be_told(tmp_path: Path) -> None:
     kernels = [kernel("gemm", 1000 * at, 10) for at in range(5)]
-    launched = [span("cudaLaunchKernel", 0, 5, "cuda_runtime", correlation=1), kernel("a", 12, 5, correlation=1)]
-    pages = []
-    for events in (kernels, kernels + launched):
-        found = analyze_timeline(read(tmp_path, events))
-        pages.append("\n".join(text_of(row) for row in trace_page(found, PageOptions(80, False))))
-    page = pages[0].split("critical path")[1]
+    page = _page_of_path(tmp_path, kernels)
     assert "that can't be told: the trace does not say what launched the GPUs' work" in page
     assert "delays" not in page and "(" not in page  # no gain
-    assert "can't be told" not in pages[1]
+    one = [span("cudaLaunchKernel", 0, 5, "cuda_runtime", correlation=1), kernel("a", 12, 5, correlation=1)]
+    assert "work stands still on its stream" in " ".join(_page_of_path(tmp_path, kernels + one).split())
+    launched = [
+        event
+        for at in range(5)
+        for event in (
+            span("cudaLaunchKernel", 1000 * at, 5, "cuda_runtime", correlation=at + 1),
+            kernel("gemm", 1000 * at + 7, 10, correlation=at + 1),
+        )
+    ]
+    assert "can't be told" not in _page_of_path(tmp_path, launched)
+
+
+def test_a_path_that_breaks_off_before_most_of_the_work_has_no_gains(capsys: pytest.CaptureFixture[str]) -> None:
+    """Unified memory's copies have no launch: back from the last of them the path reaches 60 µs of 44 ms."""
+    samples = Path(__file__).parents[2] / "traces" / "samples"
+    assert main(["analyze", str(samples / "straggler-2025.6.sqlite")]) == 0
+    page = " ".join(capsys.readouterr().out.split())
+    assert "that can't be told: it breaks off at work of which the trace does not tell what it waited for" in page
+    assert "how much earlier it would end" not in page
