@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from evidences import during, evidence, scaled
 
 from gssr.model.evidence.gather import gather
 from gssr.model.findings.phases import phases
 from gssr.model.results import Phase
+from gssr.model.verdicts.engine import judge_phases
+from gssr.model.verdicts.rules import TABLE
 from gssr.store.read.recording import open_recording
 from tests.fakes import planted
 
@@ -47,3 +50,15 @@ def test_rollups_give_the_phases_of_raw_rows(
     assert [phase.end for phase in rolled] == pytest.approx([phase.end for phase in exact], abs=20.0)
     for one, other in zip(rolled, exact, strict=True):
         assert one.score == pytest.approx(other.score, abs=0.1)
+
+
+def test_a_phase_before_the_first_work_says_nothing_that_the_whole_does_not() -> None:
+    """All cores are busy while the job starts, and GPUs do very little: the run's account books that as start-up, and so
+    does that of its phase, in which by itself the little would be work."""
+    use = during(300, 0, 60, 0.06)
+    use[:20] = 0.0
+    made = evidence(host={"cpu_utilization": 0.99}, **scaled(use))
+    parts = phases(made)
+    assert parts[0].kind == "start-up"
+    judged = judge_phases(parts, made, (), TABLE)
+    assert not judged[0].verdicts

@@ -134,3 +134,17 @@ def test_all_work_of_a_gpu_computes_communicates_or_copies(name: str) -> None:
 def _trace_page(paths: list[str], between: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert main(["analyze", "--json", *between, *paths]) == 0
     return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("columns", [20, 35, 80, 200])
+@pytest.mark.parametrize("name", ["healthy", "io_dip"])
+def test_a_window_is_as_long_as_the_one_asked_for_whatever_the_columns(plants, name, columns) -> None:
+    """Columns have round widths: as many as fit onto the screen could be twice the time."""
+    whole = judged(plants[name], Query("sm_active"))
+    for span in (0.31, 0.5, 0.77):
+        length = span * (whole.last - whole.first)
+        query = Query("sm_active", span=length, end=whole.first + 0.9 * (whole.last - whole.first), columns=columns)
+        frame = judged(plants[name], query)
+        seconds = frame.window.end - frame.window.start
+        assert length <= seconds + 1e-6 <= length + 2 * frame.grid.width
+        assert frame.window.start <= query.end - length + 1e-6

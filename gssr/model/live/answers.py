@@ -17,7 +17,7 @@ from gssr.model.live.live_result import RECENT_SECONDS, Query, Result
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, over_space
 from gssr.model.statistics.energy import ENERGY_METRICS, total_joules
-from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine
+from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, columns_over, is_fine
 from gssr.model.statistics.sources import RollupSource, host_use
 from gssr.model.window import warm_up_and_tear_down
 from gssr.score import score_of_means
@@ -118,6 +118,8 @@ class Answers:
         if is_fine(width) and max(newest - n * width, tally.first) < tally.thinned:
             width = FINEST
         last = column_of(tally.last, width) if query.end is None else math.ceil(query.end / width - 1e-9) - 1
+        if not whole:
+            n = min(n, columns_over(span, width, query.end))
         first = column_of(tally.first, width) if whole else last - n + 1
         sliding = query.end is None and not whole
         columns = (

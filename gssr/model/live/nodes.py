@@ -18,7 +18,7 @@ from gssr.model.live.kept_answers import KeptAnswers
 from gssr.model.live.live_result import RECENT_SECONDS, Query, Result
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, HostUse, Means, nodes_of, over_space
-from gssr.model.statistics.grid import choose_width, column_of
+from gssr.model.statistics.grid import choose_width, column_of, columns_over
 from gssr.model.statistics.sources import NODE_INTERVAL, host_use, node_means
 from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import LEVELS
@@ -178,7 +178,8 @@ def _columns(query: Query, first: float, last: float) -> Bins:
     n = max(query.columns - 1, 1) if whole else query.columns
     width = query.width or choose_width(span, n, _FINEST, 1, snug=whole)
     end = column_of(last, width) if query.end is None else math.ceil(query.end / width - 1e-9) - 1
-    begin = column_of(first, width) if whole else end - query.columns + 1
+    n = min(query.columns, columns_over(span, width, query.end))
+    begin = column_of(first, width) if whole else end - n + 1
     return begin * width, width, max(end - begin + 1, 1)
 
 

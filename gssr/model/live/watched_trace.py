@@ -33,7 +33,7 @@ from gssr.model.live.live_result import (
 from gssr.model.live.timeline import MOST_BANDS, Timelines, neighbours
 from gssr.model.live.watch import Watch
 from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
-from gssr.model.statistics.grid import choose_width
+from gssr.model.statistics.grid import choose_width, columns_over
 from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.call_tree import TIME, VISITS, spread
 from gssr.model.traces.derived_counters import MOST_WORK, derived_counters
@@ -497,7 +497,10 @@ def _columns(query: Query, width: float, first: int, last: int) -> tuple[int, in
     step = max(round(width * NS), 1)
     until = last if query.end is None else round(query.end * NS)
     final = -(-until // step)
-    n = query.columns if query.span is not None else min(query.columns, final - first // step)
+    if query.span is None:
+        n = min(query.columns, final - first // step)
+    else:
+        n = min(query.columns, columns_over(query.span, width, until / NS))
     return n, (final - n) * step, step
 
 

@@ -128,6 +128,14 @@ def choose_width(
     raise AssertionError("the ladder has no end")
 
 
+def columns_over(span: float, width: float, end: float | None) -> int:
+    """Count the columns of this width (s) that a window of ``span`` seconds touches, at least 1, so that no more time than
+    that is shown. ``end``: where the window ends, unix s; None where it moves on, so that it always has as many."""
+    if end is None:
+        return max(math.ceil(span / width - 1e-9), 1)
+    return max(math.ceil(end / width - 1e-9) - math.floor((end - span) / width + 1e-9), 1)
+
+
 class Columns:
     """Counts and sums in ``n_columns`` columns from number ``first`` on: column k is [k × width, (k + 1) × width)."""
 

@@ -170,5 +170,14 @@ def _of_phase(phase: Phase, evidence: Evidence, whole: tuple[Verdict, ...], rule
     if phase.start <= evidence.start and phase.end >= evidence.end:
         return whole
     part = excerpt(evidence, Window(phase.start, phase.end))
-    found = judge(part, rules).verdicts if part is not None else ()
+    found = judge(_as_part_of_run(part, evidence), rules).verdicts if part is not None else ()
     return found if phase.kind in AT_WORK else tuple(verdict for verdict in found if verdict.code in WAITS)
+
+
+def _as_part_of_run(part: Evidence, evidence: Evidence) -> Evidence:
+    """Let the account of a part know the evidence that it is a part of: what lies before the first work of the run, or after
+    the last, is so in each of its parts."""
+    job = (
+        part.of_job and evidence.of_job and replace(part.of_job, whole_run=evidence.of_job.whole_run or evidence.of_job)
+    )
+    return replace(part, of_job=job, whole_run=evidence.whole_run or evidence)
