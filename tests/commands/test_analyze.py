@@ -244,9 +244,11 @@ def test_files_and_runs_are_analysed_one_after_another(folder):
     assert analyze("a.sql", "gaps.sql", cwd=folder).stdout.count("GSSR score=") == 3
 
 
-def test_without_a_name_the_newest_default_file_is_read(folder):
-    done = analyze(cwd=folder)
+def test_without_a_name_the_newest_recording_is_read(folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = analyze(cwd=tmp_path / "empty")
     assert done.returncode == 2 and "no recording named" in done.stderr
+    assert json.loads(analyze("--json", cwd=folder).stdout)["runs"][0]["label"] == "gaps.sql"
     shutil.copyfile(folder / "gaps.sql", folder / "gssr_20200101T000000.sql")
     os.utime(folder / "gssr_20200101T000000.sql", (1, 1))
     shutil.copyfile(folder / "a.sql", folder / "gssr_4711.sql")

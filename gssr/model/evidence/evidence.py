@@ -208,8 +208,10 @@ def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
     """
     if part.start <= evidence.start and part.end >= evidence.end:
         return evidence
-    middles = evidence.times + evidence.width / 2
-    inside = (middles >= part.start) & (middles < part.end)
+    begins = np.maximum(evidence.times, evidence.start)  # those at the ends of the window are cut to it first
+    ends = np.minimum(evidence.times + evidence.width, evidence.end)
+    middles = (begins + ends) / 2
+    inside = (middles >= part.start) & (middles < part.end) & (begins < ends)
     if not inside.any():
         return None
     first, last = int(np.argmax(inside)), len(inside) - int(np.argmax(inside[::-1]))

@@ -516,13 +516,13 @@ def _form_of_unexplained(job: JobEvidence) -> tuple[str, dict[str, str]]:
     idle = (job.breakdown.share_over_time("idle.unexplained") >= 0.5) & job.steady
     if job.used.any():
         idle &= ~does_something(np.median(job.account.activity.active[job.used], axis=0))
-    pauses = np.array([pause for pause in stretches(idle) if pause[1] - pause[0] >= 2], np.float64).reshape(-1, 2)
-    lengths = (pauses[:, 1] - pauses[:, 0]) * job.breakdown.width
-    if not len(pauses) or lengths.sum() < job.breakdown.share("idle.unexplained") * job.evidence.seconds / 2:
+    idles = np.array([pause for pause in stretches(idle) if pause[1] - pause[0] >= 2], np.float64).reshape(-1, 2)
+    lengths = (idles[:, 1] - idles[:, 0]) * job.breakdown.width
+    if not len(idles) or lengths.sum() < job.breakdown.share("idle.unexplained") * job.evidence.seconds / 2:
         return "unexplained", {}
-    apart = np.diff(pauses[:, 0]) * job.breakdown.width
-    if len(pauses) < 4 or apart.std() > _REGULAR * apart.mean():
-        times = "once" if len(pauses) == 1 else f"{len(pauses)} times"
+    apart = np.diff(idles[:, 0]) * job.breakdown.width
+    if len(idles) < 4 or apart.std() > _REGULAR * apart.mean():
+        times = "once" if len(idles) == 1 else f"{len(idles)} times"
         return "pauses", {"times": times, "longest": words.duration(float(lengths.max()))}
     if job.account.activity.engine == "gpu_utilization" or job.evidence.interval > LONG_SAMPLES:
         return "unexplained", {}  # it may be the beat of steps with samples that each show a moment only

@@ -96,7 +96,9 @@ def pieces_of(result: Result, view: View) -> list[Span]:
     if view.speed:
         pieces.append(Span(f"playing {view.speed:g}x", "outlier"))
     elif view.end is not None and result.part is None and (is_growing(result) or round(result.last - view.end)):
-        pieces.append(Span(f"paused {duration(max(result.last - view.end, 0.0))} behind", "outlier"))
+        away = duration(max(result.last - view.end, 0.0))
+        text = f"paused {away} behind" if is_growing(result) else f"shown until {away} before its end"
+        pieces.append(Span(text, "outlier"))
     if run is not None and result.n_rows:
         products = {clean(gpu.name or "") for gpu in (result.of_gpus or result).gpus}
         what = f" {products.pop()}" if len(products) == 1 and "" not in products else ""
