@@ -36,7 +36,7 @@ def small_chunks() -> Iterator[None]:
 
 
 def aggregates(reader: RunReader, positions: list[int], lower: float | None = None, upper: float | None = None):
-    chosen, names, window = np.array(positions), (*NAMES, "flop_active"), Window.of(lower, upper)
+    chosen, names, window = np.array(positions), (*NAMES, "flop_active"), Window.between(lower, upper)
     rows = RowSource(reader, chosen, names, window).aggregate(names, window, 0.25)
     chunks = ExactSource(reader, chosen, RollupSource(reader, chosen, 0)).aggregate(names, window, 0.25)
     return rows, chunks

@@ -97,7 +97,7 @@ def test_nonsense_is_refused_with_a_sentence(text: str) -> None:
 def test_a_window_is_cut_to_the_run(
     start: str | float | None, end: str | float | None, expected: tuple[float | None, float | None]
 ) -> None:
-    assert cut(Window(START, END), start, end) == Window.of(*expected)
+    assert cut(Window(START, END), start, end) == Window.between(*expected)
 
 
 @pytest.mark.parametrize(

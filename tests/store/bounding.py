@@ -15,8 +15,8 @@ def bounds_hold(
 ) -> bool:
     """How many samples there are is known, and whatever was not read lies between its bounds. Returns whether that was
     anything."""
-    exact = reader.histograms(METRICS, Window.of(start, end), gpus)
-    found = reader.histograms(METRICS, Window.of(start, end), gpus, most_rows=0)
+    exact = reader.histograms(METRICS, Window.between(start, end), gpus)
+    found = reader.histograms(METRICS, Window.between(start, end), gpus, most_rows=0)
     assert exact.least is None and exact.greatest is None and not exact.readable
     if found.least is None or found.greatest is None:
         assert not found.readable

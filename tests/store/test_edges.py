@@ -72,7 +72,7 @@ def test_gpus_that_changed_hands_are_bounded_file_by_file(tmp_path, rows, finish
     bounded = [bounds_hold(reader, *window) for window in WINDOWS]
     assert any(bounded) == finish
     for start, end in WINDOWS:
-        reader.hold_ends(Window.of(start, end))
+        reader.hold_ends(Window.between(start, end))
         check(Sorted(reader), rows, start, end)
 
 
@@ -81,7 +81,7 @@ def test_ends_that_were_read_once_count_the_same(path, rows, monkeypatch, at_onc
     monkeypatch.setattr(window_edges, "_ROWS_AT_ONCE", at_once)
     reader = open_recording(path).runs[0]
     for start, end in WINDOWS:
-        reader.hold_ends(Window.of(start, end))
+        reader.hold_ends(Window.between(start, end))
         check(reader, rows, start, end)
     window = Window(START + 33.3, START + 801.7)
     for held in (None, np.array([0, 2]), np.array([1])):

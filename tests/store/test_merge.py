@@ -93,7 +93,7 @@ def test_a_window_of_a_merged_file_reads_its_own_rows_only(recording):
     for rank in range(4):
         record(recording, rank, n_ticks=600, lost=rank == 2)
     ends = (START + 100.3, START + 107.7), (START + 290.0, None), (None, START + 3.2), (START + 500, START + 900)
-    windows = [Window.of(*each) for each in ends]
+    windows = [Window.between(*each) for each in ends]
     before = [open_recording(recording).runs[0].samples(["sm_active", "energy"], None, window) for window in windows]
     merge(str(recording))
     (reader,) = open_recording(recording).runs

@@ -33,7 +33,7 @@ def everything(path, monkeypatch, pages: bool, gpus=None) -> list[list]:
         recording = open_recording(path)
         found = []
         for reader in recording.runs:
-            for window in (Window.of(*ends) for ends in WINDOWS):
+            for window in (Window.between(*ends) for ends in WINDOWS):
                 samples = reader.samples([*NAMES, "flop_active"], gpus, window)
                 found.append([samples.gpu, samples.time, *samples.values.values()])
                 chunks = list(look_at_chunks(reader, lambda samples: samples, ["flop_active"], gpus, window))

@@ -33,7 +33,7 @@ def plain(rows, start=-np.inf, end=np.inf, level=None):
 
 
 def check(reader: RunReader, rows, start=None, end=None):
-    low, high = window = Window.of(start, end)
+    low, high = window = Window.between(start, end)
     buckets = reader.buckets(window)
     n_gpus = len(reader.gpus)
     merged = merge(buckets.vectors, buckets.gpu, n_gpus, reader.gap_seconds)

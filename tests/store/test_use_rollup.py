@@ -52,7 +52,7 @@ def _record(path: Path, seconds: int, rank: int = 0, ended: bool = True, append:
 def _all_of(run: RunReader, start: float | None = None, end: float | None = None) -> list[float]:
     """Everything that is said of the window."""
     found: list[float | None] = []
-    window = Window.of(start, end)
+    window = Window.between(start, end)
     for extents in (run.host_use(window), *run.workload_use(window)):
         for extent in extents.values():
             found += extent

@@ -74,7 +74,7 @@ class ManyFiles:
         told = self._places.gpu[place[place >= 0]]
         return np.setdiff1d(np.arange(len(self._places.shared)), told[~self._places.shared[told]])
 
-    def look(self) -> Blocks | None:
+    def read_new_blocks(self) -> Blocks | None:
         """Read the live blocks that are new, or return None if the last look is less than LOOK_SECONDS ago."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS - _EARLY:
@@ -245,7 +245,7 @@ class FollowedRun:
         """Read what has come since the last look, and count it into ``tally`` and ``answers``. Raises RecordingError."""
         asked: Sequence[int] = range(len(self._followers))
         if self._crowd is not None:
-            blocks = self._crowd.look()
+            blocks = self._crowd.read_new_blocks()
             if blocks is None:
                 return
             self._take(blocks, self._crowd.spans(blocks, self.tally))

@@ -46,12 +46,12 @@ class Question(NamedTuple):
 
     @property
     def view(self) -> Hashable:
-        """What stays the same until the view changes, however much the run grows."""
+        """Return what tells one view from another: the same for all questions about it, however much the run grows."""
         return self.path, self.run_id, self.span, self.end, self.gpus, self.table
 
 
 class Answer(NamedTuple):
-    """What was judged last in a view: the question, and the judgement, None before the recording could be read."""
+    """The newest judgement of a view, with the question that it answers; None before the recording could be read."""
 
     question: Question
     judgement: Judgement | None

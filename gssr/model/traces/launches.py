@@ -146,8 +146,9 @@ def time_launched_within(part: TracePiece, links: Links) -> Callable[[Ints], Int
     work, launched_within = work_by_thread(part, links)
     ahead = np.concatenate([[0], np.cumsum(part.length[work])])
 
-    def within(rows: Ints) -> Ints:
+    def launched_time(rows: Ints) -> Ints:
+        """Add up the time (ns) of the work that was launched within each of these rows [n]."""
         first, last = launched_within(rows)
         return np.asarray(ahead[last] - ahead[first], np.int64)
 
-    return within
+    return launched_time

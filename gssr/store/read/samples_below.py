@@ -41,5 +41,6 @@ def count_samples_below(part: Part, name: str, limit: float, n_gpus: int) -> tup
 
 
 def _keys_of_bins(values: Floats) -> Ints:
-    """Return the keys of the values' bins in a sketch (gssr.store.format.layout)."""
+    """Return for each value [n] the key (0 to 65,535) of the bin of a sketch that it falls into: the upper half of its bits
+    as a 32-bit float (gssr.store.format.layout)."""
     return np.asarray(values, np.float32).view(np.uint32).astype(np.int64) >> 16

@@ -128,7 +128,8 @@ def count_values(counts: Ints, names: Sequence[str], values: dict[str, Floats]) 
 
 
 class SketchCheck:
-    """What rollups say about the sketches of ``seconds`` in a window of a run that has ended."""
+    """Checks the sketches of ``seconds`` in a window, of a run that has ended, against the rollups of the same samples:
+    which are complete, and which have to be counted from the samples."""
 
     def __init__(self, part: Part, names: Sequence[str], window: Window, gpus: Ints | None, seconds: int) -> None:
         layout = part_of(part.shard.file.layout, names)

@@ -14,8 +14,8 @@ class Window(NamedTuple):
     end: float = math.inf
 
     @classmethod
-    def of(cls, start: float | None, end: float | None) -> Window:
-        """Make a window of two ends, of which None is open."""
+    def between(cls, start: float | None, end: float | None) -> Window:
+        """Make a window from ``start`` to ``end``, unix s; an end that is None is open."""
         return cls(-math.inf if start is None else start, math.inf if end is None else end)
 
     @property

@@ -30,7 +30,7 @@ class KeyFooter(LineDrawing, Widget):
     def _on_other_keys(self, _screen: Screen[Any]) -> None:
         self.draw_changes()
 
-    def _shown(self) -> list[ActiveBinding]:
+    def _choose_keys(self) -> list[ActiveBinding]:
         """Choose the keys that there is room for, the last of them for the right end."""
         active = self.screen.active_bindings
         by_action = {each.binding.action: each for each in reversed(active.values()) if each.binding.show}
@@ -54,7 +54,7 @@ class KeyFooter(LineDrawing, Widget):
     def draw_lines(self, width: int, _height: int) -> list[Strip]:
         """One line."""
         key, plain, segments = self.palette.style("gap"), self.palette.style("plain"), list[Segment]()
-        *keys, last = self._shown()
+        *keys, last = self._choose_keys()
         for each in keys:
             segments += [Segment(self._key(each), key), Segment(f"{each.binding.description} ", plain)]
         used = sum(map(self._cells, keys))
@@ -65,7 +65,7 @@ class KeyFooter(LineDrawing, Widget):
 
     def _under(self, x: int) -> ActiveBinding | None:
         """The key at a cell of the line."""
-        *keys, last = self._shown()
+        *keys, last = self._choose_keys()
         if x >= self.size.width - self._cells(last):
             return last
         for each in keys:
