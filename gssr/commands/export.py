@@ -289,9 +289,9 @@ def _write(
         elif options.format == "prometheus":
             from gssr.convert import prometheus_summary
 
-            left_out = prometheus_summary.write([*runs], rules, stream)
-            if left_out:
-                tell(f"left out, without samples or with GPUs that all had later runs: {', '.join(left_out)}")
+            n_left_out = prometheus_summary.write([*runs], rules, stream)
+            if n_left_out:
+                tell(f"left out: {n_left_out:,} without samples, or whose GPUs all had later runs")
         else:
             from gssr.convert import openmetrics
 

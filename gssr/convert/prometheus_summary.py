@@ -36,10 +36,9 @@ Line = tuple[Family, dict[str, object], float]
 """A metric of the text, the labels of a value, and the value."""
 
 
-def write(runs: Sequence[RunReader], rules: RuleTable, stream: BinaryIO) -> list[str]:
-    """Write the last run on each GPU; what is unknown has no line. ``rules`` judge the runs. Returns the ids of those runs
-    that are left out because they have no samples, or because later ones had all of their GPUs. Raises OSError and
-    RecordingError."""
+def write(runs: Sequence[RunReader], rules: RuleTable, stream: BinaryIO) -> int:
+    """Write the last run on each GPU; what is unknown has no line. ``rules`` judge the runs. Returns how many runs are left
+    out because they have no samples, or because later ones had all of their GPUs. Raises OSError and RecordingError."""
     lines: dict[Family, list[str]] = {}
     last = _last_on_each_gpu(runs)
     for reader, positions in last.items():
@@ -48,7 +47,7 @@ def write(runs: Sequence[RunReader], rules: RuleTable, stream: BinaryIO) -> list
     for family, own in lines.items():
         stream.write(f"# HELP {family.sample} {family.help}\n# TYPE {family.sample} gauge\n".encode())
         stream.write("".join(own).encode("utf-8", "backslashreplace"))
-    return [reader.run.run_id for reader in runs if reader not in last]
+    return len(runs) - len(last)
 
 
 def _last_on_each_gpu(runs: Sequence[RunReader]) -> dict[RunReader, list[int]]:

@@ -173,7 +173,7 @@ def test_of_several_runs_on_a_gpu_the_last_is_written(tmp_path: Path, capsys: py
         connection.execute("DELETE FROM samples WHERE gpu = 2")
     capsys.readouterr()
     assert set(last_runs(*names, to=tmp_path / "two.prom")) == set(alone[0])
-    assert "with GPUs that all had later runs: early" in capsys.readouterr().err
+    assert "left out: 1 without samples, or whose GPUs all had later runs" in capsys.readouterr().err
 
 
 def test_prometheus_takes_it_in_and_gives_it_back(
