@@ -120,8 +120,8 @@ SCORE = """
 The score is one number from 0 to 1 for how full the GPU's compute units are. It is
 **{caveat}**.
 Three means go into it: *A* of `sm_active`, *F* of `flop_active` and *O* of `sm_occupancy`, over all samples of all GPUs in
-the window that have a value. Start-up and waits are included (`-d leading` leaves start-up out). The score of a single GPU is
-made of its own samples.
+the window that have a value. Start-up and waits are included (`-d leading` leaves start-up out). The score of a single GPU
+is made of its own samples.
 
 ![The score by F: from F 0.3 on four curves for four values of O are one line](../screenshots/score.png)
 
