@@ -25,8 +25,8 @@ ROWS = {
     "its descendants.",
     "gpu_processes": "Which processes were on a GPU, and what they used. By default these are the job's own alone:\n"
     "[profile.md](profile.md#processes-on-the-gpus). Each GPU is sampled once a second. All its processes are written,\n"
-    "with one time, when something has changed, and every 10 s. A process that a later sample lacks has gone; from 12 s after\n"
-    "the last sample on the state is unknown. Files of an earlier version lack this table.",
+    "with one time, when something has changed, and every 10 s. A process that a later sample lacks has gone; from 12 s\n"
+    "after the last sample on the state is unknown. Files of an earlier version lack this table.",
     "host_rollup": "What the rows of `host_samples` add up to, node by node, in buckets of 10, 60 and 600 s. A bucket is\n"
     "written when its time is over. If the `n_rows` of a level do not add up to all rows, the sampler was killed. Columns\n"
     "that came with a later version are NULL in what an earlier one wrote.",
@@ -41,9 +41,9 @@ ROWS = {
     "thinned": "One row per rank that was recorded with `--keep 10s` or `--keep none`:\n"
     "see [Thinned recordings](#thinned-recordings).",
     "traces": "One row per trace of another tool that lies in the folder `NAME.traces` beside `NAME.sql`. The trace was\n"
-    "put there while the run was recorded, or by `gssr merge --attach`: see [traces.md](traces.md#recording-a-trace). If the\n"
-    "file is gone, or has another size or time than its row says, GSSR reports that and does not read it; it does read the\n"
-    "row's [digest](traces.md#many-ranks). Files of an earlier version lack this table.",
+    "put there while the run was recorded, or by `gssr merge --attach`: see [traces.md](traces.md#recording-a-trace). If\n"
+    "the file is gone, or has another size or time than its row says, GSSR reports that and does not read it; it does read\n"
+    "the row's [digest](traces.md#many-ranks). Files of an earlier version lack this table.",
 }
 
 
