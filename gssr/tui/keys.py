@@ -2,7 +2,7 @@
 
 from textual.binding import Binding
 
-ZOOM_IN, ZOOM_OUT = "half as much time, around the time cursor or the middle", "twice as much time, around these"
+ZOOM_IN, ZOOM_OUT = "half as much time, around the time cursor or the middle", "twice as much time, around the same"
 """What the keys that zoom do, on every screen."""
 SHOWS_OUTPUT = "what the command prints, below the screen"
 """What the key of the output does, which the footer shows beside a job."""

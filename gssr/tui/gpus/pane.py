@@ -32,7 +32,7 @@ class GpusPane(SearchPane):
 
     screen_name = "gpus"
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("slash", "seek", "Filter", "show only some GPUs: nid0012*  *:0  sm<30  user=ada (several: and)"),
+        key("slash", "seek", "Filter", "show only some GPUs: nid0012*  *:0  sm<30  user=ada (all words must match)"),
         key("v", "next_view", "View", "the next view: list, wall, nodes"),
         key("c", "columns", "Columns", "choose the columns of the table"),
     ]

@@ -51,7 +51,7 @@ class TimePanel(Panel):
         key("shift+left", "scrub(-10)", "Ten back", "the time cursor ten columns back", show=False),
         key("shift+right", "scrub(10)", "Ten on", "the time cursor ten columns on", show=False),
         key("home", "whole", "Whole run", "all of the run", show=False),
-        key("r", "mark", "Range", "begin a range at the cursor; again: end it there; its table stands below", show=False),
+        key("r", "mark", "Range", "begin a range at the cursor; again: end it there, with a table of it below", show=False),
     ]  # fmt: skip
 
     class Marked(Message):

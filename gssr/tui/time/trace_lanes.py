@@ -35,7 +35,7 @@ class TraceLanes(TraceRows):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         key("f", "find(1)", "Next", "the next interval of the name that is looked for, or under the cursor"),
-        key("F", "find(-1)", "Previous", "the interval of that name before", show=False),
+        key("F", "find(-1)", "Previous", "the previous interval of that name", show=False),
         key("full_stop", "find_on_line(1)", "Next on line", "the next interval on the cursor's line", show=False),
         key("comma", "find_on_line(-1)", "Previous on line", "the previous interval on the cursor's line", show=False),
         key("b", "cause", "Cause", "from work to its launch and back, from send to receive and back"),

@@ -38,9 +38,9 @@ class TraceLines(TraceRows):
     """The lines, the one under the cursor, and what they open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("enter", "open", "Tracks", "its tracks, level by level: every interval where it lies"),
-        key("l", "open_all", "All tracks", "the tracks of everything that is looked at", show=False),
-        key("u", "app.move('group')", "Group", "similar ones in one line, then those alike as bars, then each alone"),
+        key("enter", "open", "Tracks", "open this line: its tracks, with every interval in its place"),
+        key("l", "open_all", "All tracks", "open all lines: the tracks of everything that is looked at", show=False),
+        key("u", "app.move('group')", "Group", "similar lines as one, then those alike as bars, then each line alone"),
     ]  # fmt: skip
 
     MOST_TALL = 6
