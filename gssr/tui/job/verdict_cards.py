@@ -37,8 +37,9 @@ class VerdictCards(Drawing, Vertical):
 
     def show(self, result: Result, _view: View) -> None:
         """Show the first verdicts as cards, and below them how many more there are on Why, or that no rule finds
-        anything, or that samples are too few for them; no cards before there is a judgement."""
+        anything, or that samples are too few for them; nothing at all before there is a judgement."""
         self._judgement = judgement = result.judgement
+        self.set_class(judgement is None, "-not-judged-yet")
         verdicts = () if judgement is None else judgement.verdicts
         self._tell_cards()
         more = len(verdicts) - MOST_CARDS
