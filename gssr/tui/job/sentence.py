@@ -114,7 +114,7 @@ def legend(
     rows = flow([*pieces, *smaller], width, ellipsis, "   ")
     while len(rows) > height and short:
         rest = 1 - float(shares[largest_first[: len(short)]].sum())
-        more: list[Row] = [(Span(f"{percent(rest)} more on Why", "dim"),)] if rest >= _SEEN else []
+        more: list[Row] = [(Span(f"{percent(rest)} others (5)", "dim"),)] if rest >= _SEEN else []
         rows = flow([*short, *more], width, ellipsis)
         short.pop()
     return rows[: max(height, 0)]

@@ -47,7 +47,7 @@ class VerdictCards(Drawing, Vertical):
         said.display = more > 0 or (judgement is not None and not verdicts)
         few = judgement.too_few if judgement is not None else None
         nothing = f"not judged: {few}" if few else "no rule finds anything wrong"
-        said.say(f"{more} more on Why" if more > 0 else nothing)
+        said.say(f"{more} more on Why (5)" if more > 0 else nothing)
         self.call_after_refresh(self._point_to_what_is_cut)
 
     def _tell_cards(self) -> None:
@@ -60,10 +60,10 @@ class VerdictCards(Drawing, Vertical):
                 card.tell(verdicts[card.number], self._detail(verdicts[card.number], judgement))
 
     def _detail(self, verdict: Verdict, judgement: Judgement) -> Detail:
-        """Choose how much a screen of this height has room for. The one line of a short screen is the advice, if the
-        sentence above says what the title does."""
+        """Choose how much a screen of this height has room for. On a short one, whose lines are cut, a card has no title
+        if the sentence above says what it does."""
         if self.screen.has_class("-short"):
-            return "short advice" if is_in_headline(verdict, judgement) else "short title"
+            return "short advice" if is_in_headline(verdict, judgement) else "short"
         return "advice" if self.screen.has_class("-medium") else "evidence"
 
     def on_resize(self) -> None:

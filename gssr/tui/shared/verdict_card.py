@@ -18,9 +18,10 @@ from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import Drawing, Words
 
-Detail = Literal["short advice", "short title", "title", "advice", "evidence", "whole"]
-"""How much a card tells: in one line the advice or the title, without the word for its severity, or the title and what it
-costs; in several the title and the advice, the numbers as well, or these against their limits and the command to copy."""
+Detail = Literal["short advice", "short", "title", "advice", "evidence", "whole"]
+"""How much a card tells: without the word for its severity the advice in one line, or the title and the advice in two; in one
+line the title and what it costs; in several the title and the advice, the numbers as well, or these against their limits and
+the command to copy."""
 MARKS: dict[Severity, str] = {"critical": "◆", "warning": "▲", "info": "●"}
 """A filled mark beside the word, so that hue never says it alone."""
 ROLES: dict[Severity, Role] = {"critical": "bad", "warning": "outlier", "info": "neutral"}
@@ -54,7 +55,8 @@ class VerdictCard(Drawing, Words, can_focus=True):
         self._told = told
         for severity in MARKS:
             self.set_class(verdict.severity == severity, f"-{severity}")
-        self.set_class(detail in ("short advice", "short title", "title"), "-one-line")
+        self.set_class(detail in ("short advice", "title"), "-one-line")
+        self.set_class(detail == "short", "-two-lines")
         self.set_class(is_at_cursor, "-at-cursor")
         text = self.palette.text_of(self._rows(verdict, detail), self.glyphs)
         if is_at_cursor:
@@ -69,12 +71,14 @@ class VerdictCard(Drawing, Words, can_focus=True):
         ascii_only = self.glyphs.levels.isascii()
         command = command_of(verdict) if detail == "whole" else ""
         advice = _advice_rows(verdict, ">" if ascii_only else "→", command)
-        # In the one line of a short screen what is wrong comes first; there the mark alone tells how bad it is.
+        # On a short screen what is wrong comes first; there the mark alone tells how bad it is.
         word = "" if detail.startswith("short") and not ascii_only else f"{verdict.severity:<9}"
         mark = Span(f"{'!' if ascii_only else MARKS[verdict.severity]} {word}", ROLES[verdict.severity])
         title: Row = (mark, Span(clean(verdict.title), "plain" if verdict.severity == "info" else "value"))
         if detail == "short advice":
             return [(mark, *advice[0])]
+        if detail == "short":
+            return [title, *advice[:1]]
         if detail == "title" and verdict.lost:
             return [(*title, Span(f"   {percent(verdict.lost)} of the GPU time", "dim"))]
         if detail == "evidence":
