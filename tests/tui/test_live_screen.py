@@ -25,6 +25,7 @@ from gssr.report.live.times_of_run import part_text, width_text
 from gssr.tui.app import LiveScreen
 from gssr.tui.gpus.inspector import Inspector
 from gssr.tui.gpus.table import GpuTable
+from gssr.tui.job import verdict_cards
 from gssr.tui.job.space_average import SpaceAverage
 from gssr.tui.shared.footer import KeyFooter
 from gssr.tui.shared.keys_panel import KeysPanel
@@ -332,7 +333,12 @@ def test_enter_on_a_card_opens_why(recording: str) -> None:
     work(app, steps)
 
 
-def test_cards_tell_as_much_as_the_screen_has_room_for_and_all_in_their_tooltips(recording: str) -> None:
+@pytest.mark.parametrize("said_above", [True, False])
+def test_cards_tell_as_much_as_the_screen_has_room_for_and_all_in_their_tooltips(
+    recording: str, monkeypatch: pytest.MonkeyPatch, said_above: bool
+) -> None:
+    """On a short screen what to do, and what is wrong only if the sentence above does not say it already."""
+    monkeypatch.setattr(verdict_cards, "is_in_headline", lambda *_: said_above)
     app = live_screen(recording)
 
     async def steps(pilot: Pilot[int]) -> None:
@@ -350,7 +356,8 @@ def test_cards_tell_as_much_as_the_screen_has_room_for_and_all_in_their_tooltips
             await pilot.resize_terminal(*size)
             await until(pilot, lambda expected=expected: told() == expected)  # type: ignore[misc]
         await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: "\n" not in str(card.render()))
+        await until(pilot, lambda: told() == (not said_above, True, False))
+        assert card.size.height == (1 if said_above else 2)
         tooltip = str(card.tooltip)
         assert all(text in tooltip for text in (verdict.title, advice, numbers, limits_of(verdict.source)))
 

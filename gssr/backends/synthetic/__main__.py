@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     if terminal:
         _show(1.0)
-    print(f"{options.output}: {n} samples of {options.gpus} GPUs")
+    print(f"{options.output}: {n} samples of {options.gpus} GPU{'s' if options.gpus > 1 else ''}")
     return 0
 
 

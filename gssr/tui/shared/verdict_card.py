@@ -19,9 +19,9 @@ from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import Drawing, Words
 
 Detail = Literal["short advice", "short", "title", "advice", "evidence", "whole"]
-"""How much a card tells: without the word for its severity the advice in one line, or the title and the advice in two; in one
-line the title and what it costs; in several the title and the advice, the numbers as well, or these against their limits and
-the command to copy."""
+"""How much a card tells: without the word for its severity the advice in one line, or the title and the advice in two; in
+one line the title and what it costs; in several the title and the advice, the numbers as well, or these against their limits
+and the command to copy."""
 MARKS: dict[Severity, str] = {"critical": "◆", "warning": "▲", "info": "●"}
 """A filled mark beside the word, so that hue never says it alone."""
 ROLES: dict[Severity, Role] = {"critical": "bad", "warning": "outlier", "info": "neutral"}
