@@ -126,7 +126,7 @@ def _rule(rule: Rule, more: str = "") -> str:
 
 def sections() -> dict[str, str]:
     """The parts of the page that are made from the code, by the name of their marker."""
-    head = ("Category", "The GPU then", "A loss", "Ordinary share", "Verdicts")
+    head = ("Category", "What the GPU does", "Loss", "Ordinary share", "Verdicts")
     return {
         "categories": table(head, map(_category, CATEGORIES))
         + f"\nA loss above its ordinary share is a warning; from {percent(CRITICAL)} of the GPU time on it is critical. "
