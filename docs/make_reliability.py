@@ -46,19 +46,19 @@ LOST: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "SIGTERM, SIGHUP, SIGINT and SIGQUIT cost nothing, whichever process gets them.",
+        "SIGTERM, SIGHUP, SIGINT and SIGQUIT cost no samples, whichever of GSSR's processes gets them.",
         FAULTS,
         tried("supervisor-told-to-end", "sampler-told-to-end"),
     ),
     Guarantee(
-        "SIGKILL of `gssr profile` costs the exit code, and no sample.",
+        "SIGKILL of `gssr profile` costs the command's exit code, but no sample.",
         FAULTS,
         tried("supervisor-killed"),
     ),
     Guarantee(
-        "A loss of power costs what was written since the last checkpoint on a local disk (a write-ahead log, "
-        "`synchronous=NORMAL`, a checkpoint every 10 s), and the last commit on a filesystem shared between hosts "
-        "(`journal_mode=TRUNCATE`). The file opens.",
+        "A loss of power costs, on a local disk, what was written since the last checkpoint (SQLite's write-ahead log, "
+        "`synchronous=NORMAL`, a checkpoint every 10 s). On a filesystem shared between hosts it costs the last commit "
+        "(`journal_mode=TRUNCATE`). The file can be opened.",
         "faults/test_guarantees.py",
         [
             "test_what_a_loss_of_power_costs_is_what_the_pragmas_give",
@@ -66,19 +66,19 @@ LOST: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "At whatever page a loss of power cuts the log behind the last checkpoint, a journal whose transaction has not "
-        "changed the file yet, or what a transaction appends to the file: what was on the disk before stays, and no reader "
-        "reports damage.",
+        "A loss of power may cut a file at any page: the write-ahead log after the last checkpoint, a journal whose "
+        "transaction has not changed the recording yet, or what a transaction appends to the recording. What was on the "
+        "disk before stays, and no reader reports damage.",
         "faults/test_storage_faults.py",
         ["test_whatever_page_a_loss_of_power_cuts_off_what_was_on_the_disk_stays"],
     ),
     Guarantee(
-        "Wherever a file was cut off, readers show what is left, and say that it is damaged.",
+        "Wherever a recording was cut off, commands show what is left, and say that it is damaged.",
         "faults/test_storage_faults.py",
         ["test_what_a_killed_writer_left_is_read_wherever_it_ends"],
     ),
     Guarantee(
-        "A driver or hostengine that hangs costs its samples until it answers, never those of the host.",
+        "If the driver or DCGM's hostengine hangs, its samples are missing until it answers; those of the host never are.",
         "profile/test_real_backends.py",
         [
             "test_a_hang_is_said_and_everything_else_recorded",
@@ -87,8 +87,8 @@ LOST: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "On a filesystem shared between hosts a reader that holds a transaction costs no samples, up to 50,000 of them: "
-        "they wait in memory, and are written bit by bit.",
+        "On a filesystem shared between hosts, a reader that holds a transaction costs no samples: up to 50,000 of them "
+        "wait in memory, and are written bit by bit.",
         "store/test_writer.py",
         [
             "test_rows_wait_in_memory_for_a_reader_and_are_written_bit_by_bit_once_it_is_gone",
@@ -96,7 +96,7 @@ LOST: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "What a hostengine did not deliver before the end of the command is a gap and an event.",
+        "Samples that a hostengine did not deliver before the end of the command are recorded as a gap and an event.",
         "backends/test_dcgm_profile.py",
         ["test_an_engine_that_is_gone_at_the_end_does_not_touch_the_workload_and_is_a_gap"],
     ),
@@ -104,8 +104,9 @@ LOST: tuple[Guarantee, ...] = (
 
 NEVER: tuple[Guarantee, ...] = (
     Guarantee(
-        "The job's environment (modules on PYTHONPATH that are called like Python's own, few descriptors) keeps the command "
-        "from running, or GSSR from being found where it is installed by `pip --user`, EasyBuild or Spack.",
+        "The job's environment keeps the command from running, for example by modules on PYTHONPATH that are called like "
+        "Python's own, or by few file descriptors; or it keeps GSSR from being found where `pip --user`, EasyBuild or Spack "
+        "installed it.",
         "profile/test_environment.py",
         [
             "test_modules_of_the_job_hide_none_of_pythons_own",
@@ -124,7 +125,7 @@ NEVER: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "Its output changes: a byte more, less, or in another order.",
+        "The command's output changes: a byte more, a byte less, or in another order.",
         "benchmarks/test_transparency.py",
         ["test_output_and_exit_code_of_random_commands_are_the_same_with_and_without"],
     ),
@@ -139,7 +140,7 @@ NEVER: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "The command waits for GSSR, its end is noticed late, or a hanging driver delays it.",
+        "The command waits for GSSR, the end of the command is noticed late, or a hanging driver delays it.",
         "profile/test_real_backends.py",
         ["test_one_that_hangs_from_the_start_does_not_delay_the_end"],
     ),
@@ -149,8 +150,8 @@ NEVER: tuple[Guarantee, ...] = (
         tried("sampler-killed", "driver-crashes", "supervisor-killed"),
     ),
     Guarantee(
-        "An existing recording is overwritten without `-f`, by a command that can't be executed, or while a job records "
-        "into it. Another kind of file is overwritten.",
+        "An existing recording is overwritten without `-f`, for a command that can't be executed, or while a job records "
+        "into it; or a file that is no recording is overwritten.",
         "profile/test_profile.py",
         [
             "test_an_existing_recording_is_kept_overwritten_or_added_to",
@@ -160,16 +161,16 @@ NEVER: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "Some ranks of a run are recorded and others refused, whichever jobs take the same name, or a run is refused after "
-        "something has started.",
+        "Some ranks of a run are recorded and others refused, whichever jobs use the same name; or a run is refused after "
+        "some of its commands have started.",
         "profile/test_profile_output.py",
         [
             "test_ranks_of_jobs_that_begin_in_any_order_and_end_meanwhile_are_refused_whole_or_not_at_all",
         ],
     ),
     Guarantee(
-        "`-f` deletes a part of a run, or a run that was not over when the new run's first rank looked, whatever clocks "
-        "say, or another task of the same job array.",
+        "`-f` deletes only a part of a run, or the run of another task of the same job array, or a run that was not over "
+        "when the new run's first rank looked, whatever clocks say.",
         "profile/test_profile_output.py",
         [
             "test_what_is_to_be_replaced_is_what_was_over_when_the_first_rank_looked_and_no_clock_is_asked",
@@ -178,12 +179,13 @@ NEVER: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "A task of a job array is refused or lost because of another one, with one `-o`, with or without `-f` and `-a`.",
+        "A task of a job array is refused or lost because of another task with the same `-o`, with or without `-f` and "
+        "`-a`.",
         "slurm/test_slurm_races.py",
         ["test_all_tasks_of_an_array_with_one_name_run_and_are_recorded"],
     ),
     Guarantee(
-        "A rank is refused for what its own node's disk was left with, so that the others wait for it.",
+        "A rank is refused because of old files on its own node's disk, so that the other ranks wait for it.",
         "slurm/test_slurm_runs.py",
         ["test_what_one_nodes_own_disk_was_left_with_tears_no_job_and_the_end_says_how_to_merge"],
     ),
@@ -206,12 +208,12 @@ NEVER: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "Memory, descriptors or files grow while a job runs, except the recording by its samples.",
+        "Memory, descriptors or files grow while a job runs, except the recording with its samples.",
         "benchmarks/test_soak.py",
         ["test_nothing_grows_in_hours_but_the_recording"],
     ),
     Guarantee(
-        "The write-ahead log keeps the size it reached beside a stopped reader.",
+        "The write-ahead log keeps the size that it reached while a reader was stopped.",
         "faults/test_guarantees.py",
         ["test_a_log_that_grew_beside_a_stopped_reader_is_cut_again"],
     ),
@@ -222,7 +224,9 @@ TEXT = """\
 
 <!-- Made by docs/make_reliability.py: change that, not this. -->
 
-What a job can rely on, the tests of each promise (below `tests/`), and the results of trying to break them.
+This page says what a job that GSSR records can rely on, which tests (in the folder `tests/`) check each promise, and what
+happened when we tried to break the promises. GSSR is two processes beside the command: `gssr profile`, which starts the
+command and waits for it (the supervisor), and the sampler, which records.
 
 ## What can be lost at most
 
@@ -234,21 +238,21 @@ What a job can rely on, the tests of each promise (below `tests/`), and the resu
 
     .venv/bin/python -m pytest -m slow tests/faults [--rounds N] [-k NAME] [--seed N]
 
-starts real jobs beside synthetic GPUs and does to each, at a random moment, what the first column says. Then it checks the
-exit code, every byte of the output, and the recording. A broken promise is a failure with the seed that reproduces it.
-`make test` does a round of each, `make test-slow` twenty.
+This command starts real jobs beside synthetic GPUs, and does to each, at a random moment, what the first column of the
+table below says. Then it checks the exit code, every byte of the output, and the recording. If a promise is broken, the
+test fails and prints the seed that reproduces it. `make test` does one round of each fault, `make test-slow` twenty.
 
-*Lost* is the longest time without samples in the worst round, beyond the sampling interval and the machine's own delays;
-after a loss of power, which is tried at every page, the time from the last sample left to the last one committed. The last
-column has GSSR's most frequent lines on stderr, with N for numbers.
+*Lost at most* is the longest time without samples in the worst round, beyond the sampling interval and the machine's own
+delays. After a loss of power, which is tried at every page, it is the time from the last sample that is left to the last
+one that was committed. The last column has the lines that GSSR printed most often on stderr, with N for numbers.
 
 A preloaded library shifts the job's clock and makes weeks pass in minutes. Drivers and DCGM's hostengine are stand-ins
-(`tests/fakes`) that hang and crash on demand. No real plug was pulled.
+(`tests/fakes`) that hang and crash on demand. No real power plug was pulled.
 
 {head}
 {rows}
-`--update-docs` puts a run's results into this table. Also measured, with figures in
-[benchmarks/README.md](../benchmarks/README.md):
+With `--update-docs`, the results of a run are written into this table. These two benchmarks test other promises; their
+figures are in [benchmarks/README.md](../benchmarks/README.md):
 
     python -m benchmarks transparency    # 200 random commands with and without GSSR: output, exit code, time
     python -m benchmarks soak            # a week of a recording in minutes: memory, descriptors, files

@@ -1,6 +1,7 @@
 """Writes the tables of docs/verdicts.md from the account of GPU time and the rules: run it after every change there."""
 
 import ast
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from itertools import pairwise
@@ -52,7 +53,6 @@ STEPS = {
     "idle_time": "Idle time",
     "compare_gpus": "Comparing GPUs",
     "late_gpus": "Who is late",
-    "book": "How certain a cause is",
 }
 """The modules of gssr/model/account that infer, in the order in which they do, with what each splits."""
 
@@ -62,7 +62,7 @@ def _number(threshold: Threshold) -> str:
 
 
 def _power_of_ten(value: float) -> str:
-    return f"{value:.0e}".replace("e+0", "e")
+    return f"{value:g}".replace("e+0", "e").replace("e+", "e")
 
 
 def _category(category: TimeCategory) -> tuple[str, ...]:
@@ -120,18 +120,19 @@ def _rule(rule: Rule, more: str = "") -> str:
     if rule.aliases:
         about += f" Earlier called {', '.join(f'`{name}`' for name in rule.aliases)}."
     advice = f"{rule.advice} {more}".rstrip()
-    title = rule.title.replace("}{", "} {").replace("{", "*").replace("}", "*")
+    title = re.sub(r"(?<=[\w}])\{", " {", rule.title).replace("{", "*").replace("}", "*")
     return f"### {rule.code}\n\n> {title}\n\n{advice}\n\n{about}\n\n{_thresholds(rule)}\n"
 
 
 def sections() -> dict[str, str]:
     """The parts of the page that are made from the code, by the name of their marker."""
-    head = ("Category", "The GPU then", "A loss", "Ordinary share", "Verdicts")
+    head = ("Category", "What the GPU does", "Loss", "Ordinary share", "Verdicts")
     return {
         "categories": table(head, map(_category, CATEGORIES))
-        + f"\nA loss above its ordinary share is a warning, from {percent(CRITICAL)} of the GPU time on it is critical. "
-        f"From {percent(LEAST_TOLD)} of it on one below its ordinary share is an info. Waiting for files, copies or "
-        f"the CPU as a [guess](#how-certain-it-is) is an info below {percent(TABLE.rule('io_wait').at('guess'))}.\n",
+        + f"\nA loss above its ordinary share is a warning; from {percent(CRITICAL)} of the GPU time on it is critical. "
+        f"A loss of {percent(LEAST_TOLD)} or more that is below its ordinary share is an info. If the cause is a "
+        "[guess](#how-certain-it-is), waiting for files, copies or the CPU is an info below "
+        f"{percent(TABLE.rule('io_wait').at('guess'))}.\n",
         "constants": _inference(),
         "rules": "".join(_rule(rule) for rule in TABLE.rules).rstrip("\n") + "\n",
         "rules for traces": "".join(_rule(rule, IN_TORCH.get(rule.code, "")) for rule in OF_TRACES.rules).rstrip()

@@ -166,7 +166,8 @@ def test_the_versions_of_python_that_are_tested_are_those_of_the_page() -> None:
     prefix = "Programming Language :: Python :: 3."
     tested = [each.removeprefix(prefix) for each in PROJECT["classifiers"] if each.startswith(prefix)]
     assert (
-        f"Tested with Python 3.{', 3.'.join(tested[:-1])} and 3.{tested[-1]}" in (ROOT / "docs/install.md").read_text()
+        f"GSSR is tested with Python 3.{', 3.'.join(tested[:-1])} and 3.{tested[-1]}"
+        in (ROOT / "docs/install.md").read_text()
     )
     assert PROJECT["requires-python"] == f">=3.{tested[0]}"
 

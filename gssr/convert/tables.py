@@ -70,7 +70,7 @@ def _plain_numbers(values: NDArray[Any], kind: type[int] | type[float]) -> list[
 Rows = Iterator[Sequence[tuple[Any, ...]]]
 """Batches of rows, values in the order of the table's columns; None where NULL."""
 
-GPU = Column("gpu", "INTEGER NOT NULL", "number of the GPU within the run, from 0, by node, driver's index and UUID")
+GPU = Column("gpu", "INTEGER NOT NULL", "number of the GPU within the run, from 0, by node, index and UUID")
 PLACE = Column(
     "place", "TEXT NOT NULL", "what pages and screens call it: node:device_index, with .mig of a MIG instance"
 )
@@ -84,22 +84,22 @@ _STATISTICS = (
     RUN_OF,
     Column("metric", "TEXT NOT NULL", "the metric: a column of samples, or flop_active"),
     Column("unit", "TEXT NOT NULL", "its unit; 1 for ratios"),
-    Column("mean", "REAL", "over all samples of all GPUs, as are the others"),
+    Column("mean", "REAL", "the mean over all samples of all GPUs, as are the other numbers"),
     Column("median", "REAL", "the median"),
     Column("min", "REAL", "the least"),
     Column("max", "REAL", "the greatest"),
-    Column("std", "REAL", "standard deviation, ddof 0"),
+    Column("std", "REAL", "the standard deviation, with ddof 0"),
     Column("p05", "REAL", "the 5th percentile"),
     Column("p95", "REAL", "the 95th percentile"),
     Column("n", "INTEGER NOT NULL", "number of samples"),
-    Column("p_error", "REAL", "bound of the absolute error of median, p05 and p95"),
+    Column("p_error", "REAL", "the most by which median, p05 and p95 may be wrong"),
 )
 _VERDICTS = (
     RUN_OF,
     Column("code", "TEXT NOT NULL", "the rule"),
     Column("severity", "TEXT NOT NULL", "critical, warning or info"),
     Column("title", "TEXT NOT NULL", "one sentence"),
-    Column("evidence", "TEXT NOT NULL", "the numbers it rests on, in words"),
+    Column("evidence", "TEXT NOT NULL", "the numbers behind it, in words"),
     Column("advice", "TEXT NOT NULL", "what to do next"),
     Column("source", "TEXT NOT NULL", "where its thresholds come from"),
     Column("start", "REAL NOT NULL", "when it began to hold, unix s"),
@@ -111,9 +111,9 @@ _VERDICTS = (
 _BREAKDOWN = (
     RUN_OF,
     GPU,
-    Column("category", "TEXT NOT NULL", "what the GPU's time went to: a category of `gssr analyze`"),
+    Column("category", "TEXT NOT NULL", "a category of the GPU's time, as in `gssr analyze`"),
     Column("gpu_seconds", "REAL NOT NULL", "the GPU's time in it, s; the categories add up to all of its time"),
-    Column("share", "REAL", "the same as a share of the GPU's time, 0-1; NULL where it has none"),
+    Column("share", "REAL", "the same as a share of the GPU's time, 0-1; NULL if the GPU has no time"),
 )
 
 
@@ -307,19 +307,20 @@ EXPORTED: dict[str, ExportTable] = {
         ExportTable("runs", "one run: the recording's table of that name", _like_the_recording("runs"), _yield_runs),
         ExportTable("processes", "one rank of a run", TABLES["processes"], _yield_processes),
         ExportTable("gpus", "one GPU of a run", (*_like_the_recording("gpus"), PLACE), _yield_gpus),
-        ExportTable("events", "something that happened", _like_the_recording("events"), _yield_events),
-        ExportTable("summary", "one run in figures: what `gssr fleet` counts", RUN_COLUMNS, _yield_summary),
-        ExportTable("gpu_summary", "one GPU of a run in figures", GPU_COLUMNS, _yield_gpu_summary),
+        ExportTable("events", "one event: something that happened", _like_the_recording("events"), _yield_events),
+        ExportTable("summary", "one run with the figures that `gssr fleet` counts", RUN_COLUMNS, _yield_summary),
+        ExportTable("gpu_summary", "one GPU of a run with its figures", GPU_COLUMNS, _yield_gpu_summary),
         ExportTable("statistics", "one metric of a run, as `gssr analyze` prints it", _STATISTICS, _yield_statistics),
         ExportTable("verdicts", "one verdict on a run, as `gssr analyze` prints it", _VERDICTS, _yield_verdicts),
         ExportTable("breakdown", "one category of one GPU's time", _BREAKDOWN, _yield_breakdown),
-        ExportTable("host_samples", "one node and second", TABLES["host_samples"], _make_use_reader("host_samples"),
+        ExportTable("host_samples", "one second of one node", TABLES["host_samples"], _make_use_reader("host_samples"),
               per_node=True),
-        ExportTable("workload_samples", "one rank and second", TABLES["workload_samples"],
+        ExportTable("workload_samples", "one second of one rank", TABLES["workload_samples"],
               _make_use_reader("workload_samples")),
-        ExportTable("gpu_processes", "one process on a GPU and look", (RUN_OF, *_like_the_recording("gpu_processes")),
+        ExportTable("gpu_processes", "one process that was on a GPU when GSSR looked at it",
+              (RUN_OF, *_like_the_recording("gpu_processes")),
               _yield_gpu_processes),
-        ExportTable("samples", "one GPU and tick", (RUN_OF, Column(NODE, "TEXT", "the node"),
+        ExportTable("samples", "one sample of one GPU", (RUN_OF, Column(NODE, "TEXT", "the node"),
               *_like_the_recording("samples")), None, per_node=True),
     )
 }  # fmt: skip

@@ -19,7 +19,7 @@ _LEAST_TOLD = 0.0005
 _ROUNDING = 1e-9
 """By this much the sum of two shares may miss the same sum made elsewhere."""
 _ABOUT_SECONDS = 5.0
-"""Samples further apart than this (s) only tell a mixture of what happens in a step."""
+"""Samples further apart than this (s) mix all parts of a step."""
 _EFFICIENCY_AT_MOST = (
     "the efficiency is at most that: what kernels do was not measured, and those that only wait may count as work"
 )
@@ -104,7 +104,7 @@ def breakdown_remarks(breakdown: Breakdown) -> list[str]:
         found.append(_EFFICIENCY_AT_MOST)
     found += _where_not_measured(breakdown)
     if breakdown.resolution >= _ABOUT_SECONDS:
-        found.append(f"samples of {duration(breakdown.resolution)}: shorter waits are shares of a mixture, about")
+        found.append(f"samples of {duration(breakdown.resolution)}: the shares of shorter waits are estimates")
     return found
 
 

@@ -1,12 +1,13 @@
 """A site's rules change numbers, severities and advice; a wrong file is one sentence."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from evidences import GIB, HEALTHY, during, evidence, scaled
 
-from gssr.model.verdicts import judge
+from gssr.model.verdicts import judge, losses
 from gssr.model.verdicts.rules import GREATEST, TABLE, from_environment, load
 from gssr.model.verdicts.table import RuleTable
 
@@ -30,6 +31,14 @@ def test_a_rule_can_be_turned_off(tmp_path: Path) -> None:
     assert "tensor_unused" not in {rule.code for rule in table.rules} and len(table.rules) == len(TABLE.rules) - 1
     found = evidence(tensor_active=0.0, fp32_active=0.4)
     assert "tensor_unused" not in {verdict.code for verdict in judge(found, table).verdicts}
+
+
+def test_every_number_that_a_site_can_change_is_read_by_a_condition() -> None:
+    """A condition names the numbers that it reads; severities are read by Rule.graded."""
+    sources = [path.read_text(encoding="utf-8") for path in Path(losses.__file__).parent.glob("*.py")]
+    conditions = "\n".join(re.sub(r'Threshold\(\s*"\w+"', "", source) for source in sources)
+    names = {threshold.name for rule in TABLE.rules for threshold in rule.thresholds}
+    assert not {name for name in names - {"warning", "critical"} if f'"{name}"' not in conditions}
 
 
 def test_a_site_may_warn_of_less_than_is_told_otherwise(tmp_path: Path) -> None:

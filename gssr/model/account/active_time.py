@@ -10,10 +10,10 @@ from gssr.model.account.sparse_kernels import SMALL_SM, find_sparse_kernels
 from gssr.model.evidence.evidence import Evidence
 
 ONE_WARP_PER_SCHEDULER = 0.0625
-"""Occupancy of an SM that holds one warp for each of its four schedulers, of the 64 that it can hold."""
+"""The occupancy of an SM that holds one warp for each of its four schedulers, of the 64 warps that it can hold."""
 TYPICAL_ACTIVITY = {"working.tensor": 0.25, "working.fp64": 0.2, "working.memory": 0.5}
-"""The activity of tensor cores, FP64 pipe and DRAM from which on they are what the work is about (KempnerPulse's classes:
-0.15 to 0.5, 0.2, 0.5): of several the one that is furthest above."""
+"""Work is of one of these kinds from this activity of the tensor cores, the FP64 pipe or DRAM on (KempnerPulse's classes:
+0.15 to 0.5, 0.2, 0.5). If several reach theirs, it is of the kind that is furthest above."""
 
 
 def split_active_time(evidence: Evidence, activity: Activity) -> dict[str, Floats]:

@@ -10,22 +10,25 @@ from gssr.model.percentiles import known_percentiles
 from gssr.store.format.schema import GAP_INTERVALS
 
 ENGINE_METRICS = ("gr_engine_active", "gpu_utilization", "sm_active")
-"""What tells whether a kernel runs, best first: utilization counts a moment in whose window any ran."""
+"""The metrics that say whether a kernel runs, the best first. GPU utilization is coarser than the others: it counts a whole
+moment as busy if any kernel ran during it."""
 IDLE_ACTIVITY = 0.02
-"""Up to this a GPU does nothing: monitors wake an unused GPU for as much."""
+"""Up to this activity a GPU counts as idle: monitors alone make an unused GPU as active as this."""
 UNUSED_SHARE = 0.02
-"""A GPU is unused if it does something in less than this share of its time (Princeton jobstats counts 0 %; setting up a
-library's context on it takes a second)."""
+"""A GPU is unused if it does something in less than this share of its time. (Princeton jobstats counts 0 %; but creating a
+library's context on a GPU takes a second.)"""
 WORKING_SHARE = 0.5
-"""A GPU is at work where it is at least this share as active as its own level at work; the job's work begins there."""
+"""A GPU is at work in a bin in which it is at least this share as active as at its own level of work; the job's work begins
+with the first such bin."""
 _ROUNDED = 1e-6
-"""Samples are kept in 32 bits, in which 2 % is 0.01999999955, and means of them in 64."""
+"""Added to a limit before values are compared with it: samples are stored in 32 bits, in which 2 % is 0.01999999955, and
+their means in 64."""
 CLEARLY = 0.1
-"""What takes a smaller share of a time than this may be noise of the counters."""
+"""A smaller share of a time than this may be noise of the counters."""
 MOSTLY = 0.7
-"""What is so in this share of the time, or accounts for this share of a loss, is what is told of it."""
+"""A cause is named if it holds for at least this share of the time, or accounts for at least this share of a loss."""
 AT_WORK = 90
-"""The percentile of a GPU's bins that stands for its level at work: single spikes don't move it."""
+"""This percentile of the activity in a GPU's bins is its level of work: single spikes don't move it."""
 
 
 @dataclass(frozen=True)

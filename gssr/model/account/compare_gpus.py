@@ -16,16 +16,17 @@ COUNTER_NOISE = 0.004
 NOISE = 0.03
 """A smaller share of a bin is within the noise of the counters."""
 CERTAIN = 4.0
-"""So many standard deviations count as more than chance: the largest of hundreds of values reaches three."""
+"""A difference of this many standard deviations is more than chance: the largest of hundreds of values reaches three."""
 SCRAPED, COUNTERS_TAKE_TURNS = "prometheus", ("7.", "8.")
 """The backend of values that an exporter collected, and compute capabilities of GPUs whose counters are multiplexed."""
 TOGETHER = 0.5
-"""GPUs take turns if what all wait together varies by less than this share of what it would by chance; differences last if
-they are correlated by more from one bin to the next."""
+"""GPUs take turns if the sum of their waits varies by less than this share of what it would by chance. A difference between
+GPUs lasts if its values in neighbouring bins are correlated by more than this."""
 FINE_SECONDS = 1.0
-"""GPUs are compared over so many seconds at least: in shorter bins each is idle at other moments of the same work."""
+"""GPUs are compared over bins of at least this many seconds: in shorter bins GPUs with the same work are idle at different
+moments."""
 LONG_SAMPLES = 5.0
-"""Samples further apart than this (s) hold many steps of most programs: causes are told from how they vary."""
+"""Samples further apart than this (s) hold many steps of most programs: causes are then told from how the samples vary."""
 
 
 def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence) -> Floats:

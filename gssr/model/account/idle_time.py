@@ -25,24 +25,28 @@ from gssr.model.evidence.gather import MOVED
 from gssr.model.percentiles import known_percentiles
 
 MOVED_BYTES = 5e7
-"""Nodes whose disks and network move less than this (B/s) hold up nobody: neighbours and monitors use them as well."""
+"""If a node's disks and network move fewer bytes a second than this, nobody waits for them: neighbours and monitors use them
+as well."""
 MORE_WHEN_IDLE = 1.3
-"""A cause moves so many times more while GPUs are idle than while they work; or, in samples that mix both, by the line
-through its rate over the idle time, if the two are correlated beyond chance."""
+"""A rate is a cause if it is at least this many times higher while GPUs are idle than while they work. In samples that mix
+both, the two rates are read from the line through the rate over the idle time, if the two are correlated beyond chance."""
 _OUTLIERS = 0.05
-"""A rate rises with idle time in most samples: this share of them at either end says nothing of the others, such as the
-few in which a checkpoint is written."""
+"""This share of the values at either end is cut back before a rate is compared with idle time: a few samples, such as those
+in which a checkpoint is written, say nothing about the others."""
 BUSY_CORES = 1.5
-"""A rank whose processes keep more cores busy than this computes on the CPU: one core spins in any synchronisation."""
+"""A rank whose processes keep more cores busy than this computes on the CPU: waiting for a GPU in a loop keeps one core
+busy."""
 BUSY = 0.9
-"""A rank keeps a core busy, and it or its node all cores that it may use, if at least this share of them is."""
+"""Cores count as busy if this share of them is: the one core of a rank, all cores that a rank may use, or all cores of a
+node."""
 LONGEST_GAP = 0.003
 """Gaps between kernels are shorter than this (s): a launch takes microseconds, the host's part of a short step a few
 milliseconds. Longer ones are waits within a step."""
 ORDINARY_REST = CATEGORIES[POSITIONS["idle.unexplained"]].ordinary
-"""Idle time that nothing explains is looked into further above the share that healthy jobs have."""
+"""Healthy jobs have this share of idle time without a cause. If there is more, a host that is always busy counts as the
+cause."""
 _LOW = 0.1, 0.3
-"""Quantiles of the bins that idle least: their distance tells the standard deviation."""
+"""Healthy jobs have this share of idle time without a cause. Above it, a host that is always busy counts as the cause."""
 _APART = NormalDist().inv_cdf(_LOW[1]) - NormalDist().inv_cdf(_LOW[0])
 
 

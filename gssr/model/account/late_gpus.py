@@ -17,14 +17,14 @@ from gssr.model.evidence.evidence import over_gpus
 
 ORDINARY_WAITS = CATEGORIES[POSITIONS["idle.imbalance"]].ordinary
 WAITS_LITTLE = 0.5
-"""A GPU is late in a bin if it waits less than this share of what all wait there on average; the same ones are if the rest
-are late in no more than this share of the time: where all wait seldom, and not at one time, nobody is."""
+"""A GPU is late in a bin if it waits less than this share of what all GPUs wait there on average. Some GPUs are always the
+late ones only if the others are late in no more than this share of the time."""
 FEW_GPUS = 0.34
-"""Up to this share of the GPUs, or of the nodes, are an exception; what more of them do is none."""
+"""Up to this share of the GPUs, or of the nodes, count as an exception; if more of them differ, they don't."""
 UNEVEN = 0.25
-"""GPUs whose waits over the whole window differ by this share of their mean have unequal shares of the work."""
+"""The work is unevenly shared if the GPUs' waits over the whole window scatter by more than this share of their mean."""
 LATE_CODES = ("straggler", "slow_node", "imbalance", "rotating_stragglers", "taking_turns")
-"""The verdicts that say whom GPUs wait for."""
+"""The work is unevenly shared if the GPUs' waits over the whole window scatter by more than this share of their mean."""
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ PCIE = ("pcie_tx_bytes", "pcie_rx_bytes")
 C2C = ("c2c_tx_bytes", "c2c_rx_bytes")
 FABRIC = ("fabric_rx_bytes", "fabric_tx_bytes")
 LEAST_BYTES = 3e9
-"""A collective moves at least so many bytes a second while it transfers: slower links than 25 Gbit/s join no GPUs."""
+"""A collective moves at least this many bytes a second while it transfers: GPUs are not joined by links slower than 25
+Gbit/s."""
 QUIET_BYTES = 1e6
-"""A link that carries less than this (B/s) on average carries no data of the program."""
+"""A link that carries fewer bytes a second than this on average carries no data of the program."""
 MIXED_SPREAD = 0.3
-"""Samples that mix whole steps differ by less than this in how much of them is work, or idle."""
+"""Samples that each hold whole steps differ by less than this in the share of them that is work, or idle."""
 
 
 def gpu_link_bytes(evidence: Evidence) -> Floats:

@@ -19,14 +19,16 @@ from gssr.model.account.link_traffic import gpu_link_bytes, least_link_rate
 from gssr.model.evidence.evidence import Evidence
 
 WAITING_POWER = 0.65
-"""While kernels only wait, a GPU draws less than this share of what it draws at work: simulated 0.25 to 0.55, and 0.75 for
-kernels that memory limits."""
+"""While its kernels only wait, a GPU draws less than this share of its power at work: in simulations 0.25 to 0.55, and 0.75
+for kernels that memory limits."""
 MOST_AT_LEVELS = 0.5
-"""Power is at two levels if so much of it is near either: of values spread evenly a fifth is, of normal ones a sixth."""
+"""Power is said to be at two levels if at least this share of its values is near one of them. Of evenly spread values a
+fifth would be, of normally distributed ones a sixth."""
 SAME_CLOCK = 0.9
 """A clock below this share of the usual one slows a GPU down by more than boost clocks differ, and lowers its power."""
 SAMPLES_OF_POWER = 8
-"""Power may be that of a moment, of a step's any part: so many samples show what it is at work and while kernels wait."""
+"""A sample of power may be from one moment, in any part of a step. This many samples are needed to tell the power at work
+from the power while kernels wait."""
 
 
 def find_quiet_kernels(evidence: Evidence, activity: Activity, cells: Flags) -> Floats:

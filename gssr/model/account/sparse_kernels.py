@@ -15,15 +15,18 @@ from gssr.model.evidence.evidence import Evidence
 from gssr.model.percentiles import known_percentiles
 
 COLLECTIVE_SM = 0.16
-"""SM activity per engine activity of a collective: NCCL's kernels occupy up to 24 of an H100's 132 SMs."""
+"""SM activity divided by engine activity while a collective runs: NCCL's kernels occupy up to 24 of an H100's 132 SMs."""
 DENSE_SM = 0.85
-"""The same of dense work where no bin shows any: long samples mix all of a step. Grids of many blocks reach 0.85 to 0.97."""
+"""SM activity divided by engine activity in dense work, used if no bin shows it because long samples mix all parts of a
+step. Kernels of many blocks reach 0.85 to 0.97."""
 MIXED_SM = 0.7
-"""If not even the densest bins reach this, all bins are mixtures, or all kernels are small."""
+"""If not even the densest bins reach this SM activity per engine activity, all bins are mixtures, or all kernels are
+small."""
 SMALL_SM = 0.25
-"""Kernels that keep fewer SMs than this busy use few (KempnerPulse)."""
+"""Kernels that keep less than this share of the SMs busy use few SMs (KempnerPulse)."""
 LINK_SHARE = 0.3
-"""A collective on all SMs (in-switch reductions) fills at least this share of NVLink while no pipe computes."""
+"""A collective that runs on all SMs (because switches do the reduction) fills at least this share of NVLink while no pipe
+computes."""
 
 
 def find_sparse_kernels(evidence: Evidence, activity: Activity) -> tuple[Floats, bool]:

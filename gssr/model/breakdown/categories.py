@@ -38,12 +38,12 @@ CATEGORIES: tuple[TimeCategory, ...] = (
     TimeCategory(
         "communication.transferring", "transfers", "moves data to other GPUs", "spent on communication alone", True,
         0.13,
-        "simulated healthy jobs of several kinds reach 10 %, and are seen as up to 13 %",
+        "simulated healthy jobs spend up to 10 % on it, which GSSR takes for up to 13 %",
     ),
     TimeCategory("communication.waiting", "waits", "waits in communication kernels", "spent waiting in communication", True),
     TimeCategory(
         "idle.between_kernels", "gaps", "idle between kernels", "idle between kernels", True, 0.16,
-        "healthy CFD idles 10 %, MD 6 %, serving 14-16 %",
+        "healthy jobs idle so: fluid dynamics 10 %, molecular dynamics 6 %, serving 14-16 %",
     ),
     TimeCategory("idle.imbalance", "others work", "idle while other GPUs work", "idle while other GPUs work", True),
     TimeCategory(
@@ -53,7 +53,7 @@ CATEGORIES: tuple[TimeCategory, ...] = (
     TimeCategory("idle.host", "CPU", "waits for the CPU", "spent waiting for the CPU", True),
     TimeCategory(
         "idle.unexplained", "idle", "idle, no cause found", "lost, no cause found", True, 0.16,
-        "healthy bursty serving idles 14-16 %",
+        "a healthy server of bursts of requests idles 14-16 %",
     ),
     TimeCategory("startup", "before work", "before the first work", "before the first work", False),
     TimeCategory("end", "after work", "after the last work", "after the last work", False),

@@ -80,7 +80,7 @@ _READ = (*SCORE_INPUTS, *DETECTION_METRICS, "sm_clock", *ENERGY_METRICS, "clock_
 
 COMMON = (
     Column("gpu_hours", "REAL", "GPUs times the duration, h"),
-    Column("score", "REAL", "saturation score, 0-1; NULL where it can't be known"),
+    Column("score", "REAL", "saturation score, 0-1; NULL if unknown"),
     Column("wasted_gpu_hours", "REAL", "gpu_hours * (1 - score), with all hours after a GPU's rank was lost, h"),
     Column("idle_gpu_hours", "REAL", "gpu_hours times the share of samples with SM active below 2 %, h"),
     Column("throttled_gpu_hours", "REAL", "gpu_hours times the share of samples slowed down by heat or hardware, h"),
@@ -91,13 +91,13 @@ RUN_COLUMNS = (
     Column("run_id", "TEXT NOT NULL", "the run"),
     Column("file", "TEXT NOT NULL", "the recording it was read from"),
     Column("label", "TEXT", "the label given with --label"),
-    Column("program", "TEXT", "what was run: the program's name, and of an interpreter its script's"),
+    Column("program", "TEXT", "name of the program that ran; if it is an interpreter, of its script"),
     Column("job_id", "TEXT", "the launcher's job id"),
     Column("user", "TEXT", "who ran it"),
     Column("cluster", "TEXT", "name of the cluster"),
     Column(
         "state", "TEXT NOT NULL",
-        "running, completed, failed, timeout, killed or lost; with gssr fleet --sacct the job's, of a run without a command",
+        "running, completed, failed, timeout, killed or lost; without a command, gssr fleet --sacct gives the job's",
     ),
     Column("started_at", "REAL", "unix time of the command's start, s"),
     Column("duration_s", "REAL NOT NULL", "from start to end, or to the last sample, s"),
@@ -107,7 +107,7 @@ RUN_COLUMNS = (
     Column("n_gaps", "INTEGER NOT NULL", "number of gaps, over all GPUs"),
     *COMMON,
     Column("unused_gpus", "INTEGER", "GPUs that did something in less than 2 % of their samples"),
-    Column("imbalance", "REAL", "1 - mean/max of the GPUs' mean SM active; NULL of fewer than two GPUs"),
+    Column("imbalance", "REAL", "1 - mean / max of the GPUs' mean SM active; NULL with fewer than two GPUs"),
     Column("imbalance_gpu_hours", "REAL", "gpu_hours * imbalance, h"),
     Column("array_job_id", "TEXT", "id of the array of jobs that the job is a task of; NULL outside of an array"),
     Column("array_task_id", "TEXT", "the task's number in its array"),
@@ -125,10 +125,10 @@ GPU_COLUMNS = (
     Column("n_samples", "INTEGER NOT NULL", "number of samples"),
     Column("n_gaps", "INTEGER NOT NULL", "number of gaps"),
     *COMMON,
-    Column("unused", "INTEGER", "1 where it did something in less than 2 % of its samples, else 0"),
+    Column("unused", "INTEGER", "1 if it did something in less than 2 % of its samples, else 0"),
     Column("sm_active", "REAL", "mean SM active (ratio, 0-1)"),
-    Column("relative_activity", "REAL", "sm_active over that of the run's median used GPU; NULL of fewer than 3 used"),
-    Column("relative_clock", "REAL", "mean SM clock over that of the run's median used GPU; NULL of fewer than 3 used"),
+    Column("relative_activity", "REAL", "sm_active divided by that of the run's median used GPU; NULL with fewer than 3"),
+    Column("relative_clock", "REAL", "mean SM clock divided by that of the run's median used GPU; NULL with fewer than 3"),
 )  # fmt: skip
 """Columns of the figures, in the order of the fields below. SM active stands for the first measured of DETECTION_METRICS."""
 

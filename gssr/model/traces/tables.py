@@ -26,11 +26,11 @@ class TraceTable(NamedTuple):
     values: Callable[[TraceAnalysis], Columns]
 
 
-RANK = Column("rank", "INTEGER", "the rank; NULL where the file does not tell")
-GPU = Column("gpu", "INTEGER", "number of the GPU in its process")
+RANK = Column("rank", "INTEGER", "the rank; NULL if the file does not name it")
+GPU = Column("gpu", "INTEGER", "the GPU's number in its process")
 PLACE = Column("place", "TEXT NOT NULL", "what pages and screens call the GPU")
 _COUNT = Column("count", "INTEGER NOT NULL", "how many")
-_TOTAL = Column("total_ns", "INTEGER NOT NULL", "together")
+_TOTAL = Column("total_ns", "INTEGER NOT NULL", "their sum")
 _NAME = Column("name", "TEXT NOT NULL", "the name in the file")
 _DOMAIN = Column("domain", "TEXT", "the NVTX domain; NULL for the usual one")
 _STYLE = Column("style", "TEXT", "PushPop or StartEnd, as NVTX has them; NULL where the format does not tell")
@@ -38,23 +38,23 @@ _CATEGORY = Column("category", "TEXT NOT NULL", "compute, communication or copy"
 _OPERATION = Column(
     "operation", "TEXT NOT NULL", "HtoD, DtoH, DtoD, PtoP, HtoH, memset, unified HtoD, unified DtoH, other"
 )
-_GPU_NS = Column("gpu_ns", "INTEGER NOT NULL", "how long the work took that was launched in them, of all GPUs together")
-_RATE = Column("bytes_per_s", "REAL", "bytes over their time; NULL where that is 0 or a size is unknown")
+_GPU_NS = Column("gpu_ns", "INTEGER NOT NULL", "how long the work took that they launched, on all GPUs together")
+_RATE = Column("bytes_per_s", "REAL", "bytes divided by their time; NULL if that is 0 or a size is unknown")
 _BY_XLA = (
-    Column("flops_per_s", "REAL", "operations on numbers over their time, by XLA's count; NULL where that is unknown"),
-    Column("moved_bytes_per_s", "REAL", "bytes read and written over their time, by XLA's count; NULL likewise"),
+    Column("flops_per_s", "REAL", "operations on numbers per second, by XLA's count; NULL if that is unknown"),
+    Column("moved_bytes_per_s", "REAL", "bytes read and written per second, by XLA's count; NULL if that is unknown"),
 )
-_BYTES = Column("bytes", "INTEGER NOT NULL", "bytes copied or set, together; of unknown size 0")
+_BYTES = Column("bytes", "INTEGER NOT NULL", "sum of the bytes copied or set; an unknown size counts as 0")
 
 
 def _numbers(unit: str, own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
     """Return the columns of statistics on a quantity in ``unit``, with ``own`` columns behind the total."""
     return (
-        _COUNT, Column(f"total_{unit}", "INTEGER NOT NULL", "together"), *own,
+        _COUNT, Column(f"total_{unit}", "INTEGER NOT NULL", "their sum"), *own,
         Column(f"mean_{unit}", "REAL NOT NULL", "the mean"), Column(f"median_{unit}", "REAL NOT NULL", "the median"),
         Column(f"min_{unit}", "INTEGER NOT NULL", "the least"), Column(f"max_{unit}", "INTEGER NOT NULL", "the greatest"),
-        Column(f"std_{unit}", "REAL NOT NULL", "standard deviation over n - 1, 0 of one"),
-        Column("share", "REAL NOT NULL", "of the sum of all totals in this table, 0-1"),
+        Column(f"std_{unit}", "REAL NOT NULL", "standard deviation, ddof 1; 0 if there is only one"),
+        Column("share", "REAL NOT NULL", "total as a share of the sum of all totals in this table, 0-1"),
     )  # fmt: skip
 
 
@@ -127,14 +127,15 @@ def _ns(*pairs: tuple[str, str]) -> tuple[Column, ...]:
 
 _RANKS = (
     RANK, Column("node", "TEXT", "the node"), GPU, Column("uuid", "TEXT", "its UUID"),
-    *_ns(("n_kernels", "how many kernels"), ("begin_ns", "first start of its work"),
-         ("span_ns", "from there to the last end of its kernels, copies and sets"),
-         ("busy_ns", "what any of them covers"), ("idle_ns", "span less busy"), ("compute_ns", "covered by computation"),
-         ("communication_ns", "covered by communication"), ("copy_ns", "covered by copies and sets"),
-         ("exposed_communication_ns", "communication, and no computation meanwhile"),
-         ("exposed_copy_ns", "a copy, and neither computation nor communication meanwhile")),
-    Column("overlap", "REAL", "share of the communication under computation, 0-1; NULL without communication"),
-    *_ns(("exposed_p2p_ns", "the part of the exposed communication that only sends to or receives from single ranks")),
+    *_ns(("n_kernels", "number of kernels"), ("begin_ns", "start of its first work"),
+         ("span_ns", "from begin_ns to the end of its last kernel, copy or set"),
+         ("busy_ns", "time in which any of them ran"), ("idle_ns", "span_ns minus busy_ns"),
+         ("compute_ns", "time with computation"),
+         ("communication_ns", "time with communication"), ("copy_ns", "time with copies and sets"),
+         ("exposed_communication_ns", "time with communication and no computation"),
+         ("exposed_copy_ns", "time with a copy and neither computation nor communication")),
+    Column("overlap", "REAL", "share of the communication during which the GPU computes, 0-1; NULL without communication"),
+    *_ns(("exposed_p2p_ns", "the part of exposed_communication_ns that only sends to or receives from single ranks")),
     PLACE,
 )  # fmt: skip
 
@@ -249,17 +250,17 @@ def _of_tree(about: str, columns: tuple[Column, ...], values: Callable[["call_tr
 _PARADIGM = Column(
     "paradigm",
     "TEXT NOT NULL",
-    "what it belongs to: user, mpi, openmp, cuda ..., as Score-P has it; of traces the category",
+    "what it belongs to: user, mpi, openmp, cuda ..., as Score-P names it; in traces, the category",
 )
-_CALLED = Column("count", "INTEGER", "calls; NULL where unknown")
+_CALLED = Column("count", "INTEGER", "number of calls; NULL if unknown")
 _INCLUSIVE = Column(
-    "inclusive_ns", "INTEGER", "time with all that it called, on all ranks together; NULL where unknown"
+    "inclusive_ns", "INTEGER", "its time with all that it called, on all ranks together; NULL if unknown"
 )
-_EXCLUSIVE = Column("exclusive_ns", "INTEGER", "time without what it called; NULL where unknown")
+_EXCLUSIVE = Column("exclusive_ns", "INTEGER", "its time without what it called; NULL if unknown")
 _OVER_RANKS = (
-    Column("mean_ns", "INTEGER", "over the ranks (of one rank over its threads), the mean"),
+    Column("mean_ns", "INTEGER", "the mean over the ranks (if there is one rank, over its threads)"),
     Column("min_ns", "INTEGER", "the least"), Column("max_ns", "INTEGER", "the greatest"),
-    Column("most", "TEXT", "the rank or thread with the greatest"), Column("imbalance", "REAL", "1 - mean/max, 0-1"),
+    Column("most", "TEXT", "the rank or thread with the greatest time"), Column("imbalance", "REAL", "1 - mean / max, 0-1"),
 )  # fmt: skip
 
 
@@ -296,7 +297,8 @@ TABLES: dict[str, TraceTable] = {
     "kernel_types": _rows(
         "one combination of computation, communication and copies on one GPU",
         (Column("types", "TEXT NOT NULL", "what ran at the same time: compute, communication, copy, joined by +"), RANK, GPU,
-         _TOTAL, Column("share", "REAL NOT NULL", "of the time in which anything ran, of all GPUs, 0-1"), PLACE),
+         _TOTAL, Column("share", "REAL NOT NULL", "total as a share of the time in which anything ran, on all GPUs, "
+                        "0-1"), PLACE),
         _kernel_types),
     "kernels": _of_lengths("kernels", (_NAME, _CATEGORY)),
     "kernels_by_rank": _of_lengths("kernels_by_rank", (RANK, GPU, _NAME, _CATEGORY)),
@@ -307,157 +309,176 @@ TABLES: dict[str, TraceTable] = {
     "operators": _of_lengths("operators", (_NAME,), own=(_GPU_NS,)),
     "os": _of_lengths("os", (_NAME,)),
     "kernel_sequences": _rows(
-        "kernels that an outermost operator launched in the same order at least twice",
-        (Column("operator", "TEXT NOT NULL", "the operator"), Column("n_kernels", "INTEGER NOT NULL", "how many kernels"),
-         _COUNT._replace(meaning="how often"), *_ns(("gpu_ns", "the time of the kernels, of all times together")),
+        "one sequence of kernels that an outermost operator launched at least twice",
+        (Column("operator", "TEXT NOT NULL", "the operator"),
+         Column("n_kernels", "INTEGER NOT NULL", "number of kernels in it"),
+         _COUNT._replace(meaning="how often"), *_ns(("gpu_ns", "the kernels' time in all of these together")),
          Column("kernels", "TEXT NOT NULL", "their names in order, a JSON list")),
         lambda trace: [(each.operator, len(each.kernels), each.n, each.gpu_ns, json.dumps(each.kernels))
                        for each in trace.sequences]),
     "operator_counters": _rows(
         "one counter of CUPTI, of one kernel that one operator launched",
-        (Column("operator", "TEXT", "the innermost operator; NULL where unknown or there is none"),
-         Column("outermost", "TEXT", "the outermost operator around the launch; NULL likewise"),
-         Column("kernel", "TEXT NOT NULL", "the kernel"), Column("counter", "TEXT NOT NULL", "CUPTI's name of it"),
-         _COUNT._replace(meaning="how many launches of the kernel"),
-         Column("total", "REAL NOT NULL", "together, which means something of what is counted, not of shares"),
-         Column("mean", "REAL NOT NULL", "the mean of one launch"), Column("min", "REAL NOT NULL", "the least"),
+        (Column("operator", "TEXT", "the innermost operator; NULL if unknown or if there is none"),
+         Column("outermost", "TEXT", "the outermost operator around the launch; NULL if unknown or if there is none"),
+         Column("kernel", "TEXT NOT NULL", "the kernel"), Column("counter", "TEXT NOT NULL", "CUPTI's name of the counter"),
+         _COUNT._replace(meaning="number of launches of the kernel"),
+         Column("total", "REAL NOT NULL", "sum over the launches, which is meaningful for counts, not for shares"),
+         Column("mean", "REAL NOT NULL", "the mean over the launches"), Column("min", "REAL NOT NULL", "the least"),
          Column("max", "REAL NOT NULL", "the greatest")),
         lambda trace: [(*each[:6], each.total / each.n, *each[6:]) for each in trace.operator_counters]),
     "stages": _rows(
         "one GPU as a stage of a pipeline",
-        (Column("pipeline", "INTEGER NOT NULL", "its number"), Column("stage", "INTEGER NOT NULL", "from 0"),
-         Column("n_stages", "INTEGER NOT NULL", "how many it has"), Column("rank", "INTEGER NOT NULL", "the rank"), PLACE,
+        (Column("pipeline", "INTEGER NOT NULL", "the pipeline's number"),
+         Column("stage", "INTEGER NOT NULL", "the stage's number, from 0"),
+         Column("n_stages", "INTEGER NOT NULL", "number of stages of the pipeline"),
+         Column("rank", "INTEGER NOT NULL", "the rank"), PLACE,
          *_ns(("bubble_ns", "the job's time in which the GPU was idle or did nothing but send and receive")),
-         Column("share", "REAL NOT NULL", "of the job's time, 0-1"),
-         Column("micro_batches", "INTEGER", "sends of the first stage to the second in a step; NULL unknown"),
-         Column("ideal", "REAL", "(p - 1) / (m + p - 1) with p stages and m micro-batches; NULL unknown")), stages),
+         Column("share", "REAL NOT NULL", "bubble_ns as a share of the job's time, 0-1"),
+         Column("micro_batches", "INTEGER", "how often the first stage sends to the second in a step; NULL if unknown"),
+         Column("ideal", "REAL", "least share possible, (p - 1) / (m + p - 1) with p stages and m micro-batches; NULL if "
+                "unknown")), stages),
     "transfer_waits": _rows(
-        "how long one rank waited for another in sends and receives between both",
-        (Column("rank", "INTEGER NOT NULL", "who waited"), Column("other", "INTEGER NOT NULL", "for whom"),
-         _COUNT._replace(meaning="transfers between both"), *_ns(("wait_ns", "until the other's kernel started"))),
+        "a pair of ranks, one of which waited for the other in sends and receives between them",
+        (Column("rank", "INTEGER NOT NULL", "the rank that waited"),
+         Column("other", "INTEGER NOT NULL", "the rank that it waited for"),
+         _COUNT._replace(meaning="number of transfers between them"),
+         *_ns(("wait_ns", "time until the other's kernel started, summed"))),
         transfer_waits),
-    "hlo": _of_lengths("hlo", (Column("category", "TEXT NOT NULL", "as XLA names it; empty where unknown"),
-                               Column("module", "TEXT NOT NULL", "the compiled program; empty where unknown")), own=_BY_XLA),
+    "hlo": _of_lengths("hlo", (Column("category", "TEXT NOT NULL", "the category as XLA names it; empty if unknown"),
+                               Column("module", "TEXT NOT NULL", "the compiled program; empty if unknown")), own=_BY_XLA),
     "idle": _rows(
         "one cause of idle time",
         (Column("cause", "TEXT NOT NULL", "host, launch, dependency, copy, unknown or outside"),
-         _COUNT._replace(meaning="how many gaps have a part of it"), _TOTAL),
+         _COUNT._replace(meaning="number of gaps with a part due to it"), _TOTAL),
         lambda trace: [(cause, *own) for cause, own in trace.idle.items()]),
     "gaps": _like(
         "one of the longest times in which a GPU was idle",
         (*_ns(("start_ns", "when it began"), ("length_ns", "how long it was")), RANK, GPU,
-         Column("cause", "TEXT NOT NULL", "as in idle"), Column("before", "TEXT NOT NULL", "the work that ended there"),
+         Column("cause", "TEXT NOT NULL", "the cause, as in the table idle"),
+         Column("before", "TEXT NOT NULL", "the work that ended there"),
          Column("after", "TEXT NOT NULL", "the work that came next"),
-         Column("call", "TEXT", "the call in which the launching thread was, in its middle"),
-         Column("range", "TEXT", "the innermost operator or range"),
-         Column("python", "TEXT", "the innermost Python function"),
-         *_ns(("host_ns", "the part of it before the work that came next was launched")), PLACE), "gaps"),
+         Column("call", "TEXT", "the call in which the launching thread was in the middle of the gap"),
+         Column("range", "TEXT", "the innermost operator or range at that time"),
+         Column("python", "TEXT", "the innermost Python function at that time"),
+         *_ns(("host_ns", "the part of the gap before the next work was launched")), PLACE), "gaps"),
     "critical_path": _rows(
-        "what one name has of the critical path",
+        "the part of the critical path that has one name",
         (Column("kind", "TEXT NOT NULL", "compute, communication or copy; host: what was innermost on a thread; launch: "
                 "between a launch and the start of its work; gap: between work on a GPU"),
          _NAME._replace(meaning="the name in the file; empty: nothing was traced on the thread"),
-         _COUNT._replace(meaning="how many pieces of the path"), _TOTAL._replace(meaning="its time on the path"),
-         Column("share", "REAL NOT NULL", "of the path, 0-1"),
+         _COUNT._replace(meaning="number of pieces of the path"), _TOTAL._replace(meaning="its time on the path"),
+         Column("share", "REAL NOT NULL", "the same as a share of the path, 0-1"),
          Column("win_ns", "INTEGER", "how much earlier the path would end if this took no time and every delay stayed as "
-                "it was; NULL where that was not worked out")),
+                "it was; NULL if that was not worked out")),
         lambda trace: [part for path in [trace.critical_path()] if path for part in path.parts]),
     "launches": _rows(
         "all launches together",
-        (_COUNT, Column("delay_mean_ns", "REAL", "from the call's end to the work's begin, the mean"),
+        (_COUNT, Column("delay_mean_ns", "REAL", "time from the end of the call to the start of the work: the mean"),
          Column("delay_median_ns", "REAL", "the median"), Column("delay_max_ns", "INTEGER", "the greatest"),
-         *_ns(("short_kernels", "work shorter than its call, of at most 50 µs"), ("slow_calls", "calls above 50 µs"),
-              ("long_delays", "delays above 100 µs"), ("queue_max", "most work that waited in one stream"),
-              ("queue_full", "streams in which 1024 waited: no more fits"))), _launches),
+         *_ns(("short_kernels", "number of pieces of work that are shorter than their call, itself at most 50 µs"),
+              ("slow_calls", "number of calls longer than 50 µs"),
+              ("long_delays", "number of delays longer than 100 µs"),
+              ("queue_max", "the most pieces of work that waited in one stream"),
+              ("queue_full", "number of streams in which 1024 waited, which is as many as fit"))), _launches),
     "steps": _like(
         "one step of the program on one rank",
         (_NAME, RANK, *_ns(("start_ns", "when it began"), ("length_ns", "how long it took"),
-                           ("busy_ns", "how long its GPU was busy meanwhile; the mean of several")),
-         Column("flops", "REAL", "floating-point operations of its matrix products; NULL where unknown"),
-         Column("mfu", "REAL", "their share of what the rank's GPUs make meanwhile with dense BF16 at most; NULL unknown")),
+                           ("busy_ns", "how long its GPU was busy meanwhile; the mean if it has several")),
+         Column("flops", "REAL", "floating-point operations of its matrix products; NULL if unknown"),
+         Column("mfu", "REAL", "flops as a share of what the rank's GPUs could do meanwhile in dense BF16; NULL if "
+                "unknown")),
         "steps"),
     "flops": _like(
-        "the calls of one operator that multiplies matrices, with inputs of one type",
-        (Column("operator", "TEXT NOT NULL", "its name"),
-         Column("dtype", "TEXT NOT NULL", "its inputs' type; empty: unknown"),
-         Column("n", "INTEGER NOT NULL", "calls that launched work on a GPU"),
-         Column("flops", "REAL", "their floating-point operations by their shapes; NULL where these do not tell"),
-         *_ns(("gpu_ns", "how long what they launched took")),
-         Column("flops_per_s", "REAL", "one by the other"),
-         Column("model", "TEXT", "the GPUs' model; NULL where it or its peaks are not known"),
-         Column("peak", "REAL", "the most that one makes per second with dense BF16"),
-         Column("mfu", "REAL", "flops_per_s by that")), "flops"),
+        "one operator that multiplies matrices, with inputs of one type",
+        (Column("operator", "TEXT NOT NULL", "the operator's name"),
+         Column("dtype", "TEXT NOT NULL", "type of its inputs; empty if unknown"),
+         Column("n", "INTEGER NOT NULL", "number of its calls that launched work on a GPU"),
+         Column("flops", "REAL", "floating-point operations, worked out from the shapes; NULL if these are not known"),
+         *_ns(("gpu_ns", "how long the work took that they launched")),
+         Column("flops_per_s", "REAL", "flops divided by the time"),
+         Column("model", "TEXT", "the GPUs' model; NULL if it or its peaks are not known"),
+         Column("peak", "REAL", "the most that one GPU can do per second in dense BF16"),
+         Column("mfu", "REAL", "flops_per_s divided by peak")), "flops"),
     "counters": _like(
         "one series of values",
-        (_NAME, Column("unit", "TEXT NOT NULL", "its unit"), RANK, GPU, Column("n", "INTEGER NOT NULL", "values"),
-         Column("mean", "REAL NOT NULL", "of a gauge over time, else of its values"),
+        (_NAME, Column("unit", "TEXT NOT NULL", "its unit"), RANK, GPU, Column("n", "INTEGER NOT NULL", "number of values"),
+         Column("mean", "REAL NOT NULL", "mean over time of a gauge; of others, the mean of the values"),
          Column("min", "REAL NOT NULL", "the least"), Column("max", "REAL NOT NULL", "the greatest"),
          Column("last", "REAL NOT NULL", "the last"), *_ns(("at_max_ns", "when it was greatest")),
-         PLACE._replace(type="TEXT", meaning="what pages and screens call the GPU; NULL of the whole")), "counters"),
+         PLACE._replace(type="TEXT", meaning="what pages and screens call the GPU; NULL if it is no GPU's")), "counters"),
     "metrics": _like(
-        "one metric of one's own on one GPU or thread",
-        (_NAME._replace(meaning="its name"), Column("expression", "TEXT NOT NULL", "what it is"),
-         Column("unit", "TEXT NOT NULL", "1 of a share, calls/s, bytes/s, of one by another also s, bytes; empty: a number"),
-         Column("level", "TEXT", "GPU or thread; NULL where no name fits"), RANK,
+        "one metric that you defined, on one GPU or thread",
+        (_NAME._replace(meaning="its name"), Column("expression", "TEXT NOT NULL", "its definition"),
+         Column("unit", "TEXT NOT NULL", "1 (a share), calls/s or bytes/s; if two were divided also s or bytes; empty: a "
+                "number"),
+         Column("level", "TEXT", "GPU or thread; NULL if no name fits"), RANK,
          PLACE._replace(type="TEXT", meaning="what pages and screens call it"),
-         Column("value", "REAL", "of the window; NULL where it is not known")), "metrics"),
+         Column("value", "REAL", "its value in the window; NULL if unknown")), "metrics"),
     "messages": _rows(
         "the messages from one rank to another",
-        (RANK._replace(meaning="the sender's rank; NULL where not told"), Column("node", "TEXT", "its node"),
-         Column("to_rank", "INTEGER", "the receiver's"), Column("to_node", "TEXT", "its node"), _COUNT,
-         Column("bytes", "INTEGER NOT NULL", "together"),
-         Column("time_ns", "INTEGER", "from sending to receiving, together; NULL where either was not read"),
-         Column("bytes_per_s", "REAL", "bytes over that time; NULL where that is 0 or unknown"),
+        (RANK._replace(meaning="the sender's rank; NULL if unknown"), Column("node", "TEXT", "the sender's node"),
+         Column("to_rank", "INTEGER", "the receiver's rank"), Column("to_node", "TEXT", "the receiver's node"), _COUNT,
+         Column("bytes", "INTEGER NOT NULL", "bytes in all"),
+         Column("time_ns", "INTEGER", "time from sending to receiving, summed; NULL if either is unknown"),
+         Column("bytes_per_s", "REAL", "bytes divided by that time; NULL if that is 0 or unknown"),
          Column("late_ns", "INTEGER", "how long the receiving calls had waited when the sending calls began, together; NULL "
                 "where these are not known")), _messages),
     "collectives": _rows(
         "the collective operations of one kind on one communicator",
         (Column("kind", "TEXT NOT NULL", "allreduce, barrier and so on"), Column("comm", "TEXT NOT NULL", "communicator"),
-         Column("count", "INTEGER NOT NULL", "how many, those of each rank counted"), _TOTAL,
-         Column("wait_ns", "INTEGER", "until the last rank had begun, together; NULL where that is not known"),
-         Column("max_wait_ns", "INTEGER", "the longest of one rank"),
-         *_ns(("n_known", "of how many the wait is known"), ("sent", "bytes"), ("received", "bytes"))),
+         Column("count", "INTEGER NOT NULL", "number of operations, counted on each rank"), _TOTAL,
+         Column("wait_ns", "INTEGER", "time until the last rank had begun, summed; NULL if that is not known"),
+         Column("max_wait_ns", "INTEGER", "the longest wait of one rank"),
+         *_ns(("n_known", "number of those whose wait is known"), ("sent", "bytes sent"), ("received", "bytes received"))),
         lambda trace: trace.collectives),
     "io": _rows(
         "the operations of one kind on one file by one call",
-        (Column("file", "TEXT NOT NULL", "its name"), Column("operation", "TEXT NOT NULL", "read, write, flush or other"),
-         Column("call", "TEXT", "the call; NULL where not told"), Column("layer", "TEXT NOT NULL", "its interface"),
-         _COUNT, Column("bytes", "INTEGER NOT NULL", "together; of unknown size 0"),
-         *_ns(("n_sized", "of how many the size is known"), ("total_ns", "together"), ("max_ns", "the longest")),
-         Column("bytes_per_s", "REAL", "bytes over that time; NULL where that is 0 or a size is unknown")),
+        (Column("file", "TEXT NOT NULL", "the file's name"),
+         Column("operation", "TEXT NOT NULL", "read, write, flush or other"),
+         Column("call", "TEXT", "the call; NULL if unknown"),
+         Column("layer", "TEXT NOT NULL", "the interface that the call belongs to"),
+         _COUNT, Column("bytes", "INTEGER NOT NULL", "bytes in all; an unknown size counts as 0"),
+         *_ns(("n_sized", "number of those whose size is known"), ("total_ns", "their sum"), ("max_ns", "the longest")),
+         Column("bytes_per_s", "REAL", "bytes divided by that time; NULL if that is 0 or a size is unknown")),
         lambda trace: [(*each, each.bytes_per_s) for each in trace.io or ()]),
     "calltree": _of_tree(
-        "one path of calls",
-        (Column("id", "INTEGER NOT NULL", "its number"), Column("parent", "INTEGER", "that of its caller; NULL of a root"),
-         Column("depth", "INTEGER NOT NULL", "calls around it"), _NAME, _PARADIGM, _CALLED, _INCLUSIVE, _EXCLUSIVE,
-         Column("share", "REAL", "of the time of all roots, 0-1"), *_OVER_RANKS), _calltree),
+        "one path in the tree of calls",
+        (Column("id", "INTEGER NOT NULL", "its number"),
+         Column("parent", "INTEGER", "its caller's number; NULL if it has none"),
+         Column("depth", "INTEGER NOT NULL", "number of calls around it"), _NAME, _PARADIGM, _CALLED, _INCLUSIVE, _EXCLUSIVE,
+         Column("share", "REAL", "inclusive_ns as a share of the time of the whole tree, 0-1"), *_OVER_RANKS), _calltree),
     "calltree_metrics": _rows(
         "one metric other than time, of one path of calls",
-        (Column("id", "INTEGER NOT NULL", "that of calltree"), Column("metric", "TEXT NOT NULL", "visits, bytes_sent ..."),
-         Column("unit", "TEXT NOT NULL", "its unit"), Column("inclusive", "REAL", "with all that it called; NULL unknown"),
-         Column("exclusive", "REAL", "without"), Column("min", "REAL", "over the ranks, the least of exclusive"),
+        (Column("id", "INTEGER NOT NULL", "the path's number in calltree"),
+         Column("metric", "TEXT NOT NULL", "the metric: visits, bytes_sent ..."),
+         Column("unit", "TEXT NOT NULL", "its unit"),
+         Column("inclusive", "REAL", "its value with all that it called; NULL if unknown"),
+         Column("exclusive", "REAL", "its value without what it called"),
+         Column("min", "REAL", "the least exclusive value of a rank"),
          Column("max", "REAL", "the greatest")), _metrics),
     "functions": _of_tree(
         "one function, by name",
-        (_NAME, _PARADIGM, _CALLED, _INCLUSIVE, _EXCLUSIVE, Column("share", "REAL", "of all exclusive time, 0-1"),
+        (_NAME, _PARADIGM, _CALLED, _INCLUSIVE, _EXCLUSIVE,
+         Column("share", "REAL", "exclusive_ns as a share of all time, 0-1"),
          *_OVER_RANKS), _functions),
     "sampled_functions": _rows(
         "one function in which samples of call paths found the program",
-        (_NAME, _PARADIGM, Column("exclusive", "INTEGER NOT NULL", "samples in which it was what ran"),
-         Column("inclusive", "INTEGER NOT NULL", "samples in which it ran, or had called what did"),
-         Column("share", "REAL NOT NULL", "exclusive, of all samples, 0-1")),
+        (_NAME, _PARADIGM, Column("exclusive", "INTEGER NOT NULL", "samples in which it ran itself"),
+         Column("inclusive", "INTEGER NOT NULL", "samples in which it ran itself or had called what ran"),
+         Column("share", "REAL NOT NULL", "exclusive as a share of all samples, 0-1")),
         lambda trace: [(*each, each.exclusive / max(sum(one.exclusive for one in trace.sampled_functions), 1))
                        for each in trace.sampled_functions]),
     "paradigms_by_rank": _rows(
-        "one paradigm on one rank (of one rank, on one of its threads)",
+        "one paradigm on one rank (if there is one rank, on one of its threads)",
         (Column("place", "TEXT NOT NULL", "the rank or thread"), RANK, Column("node", "TEXT", "the node"), _PARADIGM,
-         Column("time_ns", "INTEGER NOT NULL", "exclusive time"), Column("share", "REAL NOT NULL", "of the rank's, 0-1")),
+         Column("time_ns", "INTEGER NOT NULL", "exclusive time"),
+         Column("share", "REAL NOT NULL", "the same as a share of the rank's time, 0-1")),
         _paradigms),
     "verdicts": _rows(
         "one verdict",
         (Column("code", "TEXT NOT NULL", "the rule"), Column("severity", "TEXT NOT NULL", "critical, warning or info"),
          Column("title", "TEXT NOT NULL", "one sentence"),
-         Column("evidence", "TEXT NOT NULL", "the numbers it rests on, in words"),
+         Column("evidence", "TEXT NOT NULL", "the numbers behind it, in words"),
          Column("advice", "TEXT NOT NULL", "what to do next"),
          Column("source", "TEXT NOT NULL", "where its thresholds come from"),
          Column("start", "REAL NOT NULL", "when it began to hold, s"), Column("end", "REAL NOT NULL", "when it ended, s"),

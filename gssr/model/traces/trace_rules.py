@@ -214,7 +214,7 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
 @register_rule(
     "warning", "{who} is late: it spends {own} in communication, {others}",
     (
-        Threshold("warning", 0.05, "this much less of its time than the others' median in communication, as a ratio"),
+        Threshold("warning", 0.05, "the rank's share of time in communication is less than the others' median by this much"),
         Threshold("critical", 0.25, "from this difference on it is critical"),
     ),
     "The rank that comes last to a collective waits least in it: look for more work, a slower GPU or a slower loader on "
@@ -270,8 +270,8 @@ def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "The program waits for the GPUs {count} times, once for every {each} launches; then the GPUs wait for it",
     (
-        Threshold("per_launch", 0.05, "at least this many waiting calls for each launch"),
-        Threshold("calls", 20, "and this many in all"),
+        Threshold("per_launch", 0.05, "there are at least this many waiting calls for each launch"),
+        Threshold("calls", 20, "and at least this many in all"),
         *_shares("idle after such calls, until the host launches the next work", 0.1, 0.4),
     ),
     "Find the line that fetches results at each step, or waits without need; keep results on the GPU and fetch them rarely.",
@@ -410,7 +410,7 @@ def _n_single_short(trace: TraceAnalysis) -> int:
 @register_rule(
     "warning", "{share} of the kernels are short and launched one by one; the GPUs wait {lost} of the time for the next",
     (
-        Threshold("short", _SHORT_SHARE, f"at least this share of the kernels takes less than {took(SHORT)}, as a ratio"),
+        Threshold("short", _SHORT_SHARE, f"at least this share of the kernels takes less than {took(SHORT)}"),
         *_shares("idle because a launch is late or takes its time", 0.1, 0.4),
     ),
     "Launch them together: CUDA graphs, fused kernels, larger batches.",
@@ -592,7 +592,7 @@ def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "info", "In {parts} of {all} parts of the time the GPUs are busy for less than {least}",
-    (Threshold("busy", 0.5, "a GPU is busy for less than this share of a thirtieth of the time", NSYS),),
+    (Threshold("busy", 0.5, "in one of thirty equal parts of the time, a GPU is busy for less than this share", NSYS),),
     "gssr tui FILE shows when; the causes of idle time are listed under When not?.",
     needs=(("kernels",),),
 )  # fmt: skip
@@ -620,9 +620,9 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "The ranks have unequal work: {who} computes for {most}, the mean rank for {mean}; the others wait for it",
     (
-        Threshold("warning", 0.2, "1 - mean/max of the time outside communication, over the ranks", POP),
+        Threshold("warning", 0.2, "the ranks' times outside communication are this uneven, 1 - mean / highest", POP),
         Threshold("critical", 0.5, "from this imbalance on it is critical"),
-        Threshold("communication", 0.05, "and this much of all time is spent in communication, as a ratio"),
+        Threshold("communication", 0.05, "and at least this share of all time is spent in communication"),
     ),
     "Divide the work anew (domain decomposition, batch sizes), or see why this rank is slower. The functions in which the "
     "ranks differ: gssr analyze --csv functions FILE",
@@ -710,7 +710,7 @@ def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "{share} of the time goes into OpenMP itself: barriers, locks, the runtime",
     (
-        Threshold("warning", 0.1, "in OpenMP, and in no block of the program, as a share of the time of all threads"),
+        Threshold("warning", 0.1, "in OpenMP itself, not in the program's blocks, as a share of the time of all threads"),
         Threshold("critical", 0.3, "from this share on it is critical"),
     ),
     "For loops whose parts differ use schedule(dynamic) or (guided); for short loops fewer threads, or one parallel region "

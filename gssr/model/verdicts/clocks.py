@@ -96,8 +96,8 @@ def throttled_hardware(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         Threshold("share", 0.2, "the power limit holds the clock down in at least this share of samples, or, where that was "
                   "not recorded, the GPU draws at least 0.9 of its limit while it works,"),
         Threshold("lost", LEAST_TOLD, "and, where clocks are known, at least this share of the GPU time is lost to it"),
-        Threshold("clock", 0.7, "it is a warning where the SM clock is below this share of the highest, ..."),
-        Threshold("limit", 0.9, "... or the power limit below this share of what the model is sold with"),
+        Threshold("clock", 0.7, "it is a warning if the SM clock is below this share of the highest, ..."),
+        Threshold("limit", 0.9, "... or the power limit is below this share of the model's default limit"),
     ),
     "Busy GPUs reach their power limit. If it was set lower than the model allows, ask the operators whether that is meant. "
     "This shows both: nvidia-smi -q -d POWER",

@@ -65,7 +65,7 @@ def rank_lost(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "critical", "{who} ran out of memory",
-    (Threshold("ranks", 1, "at least this many ranks were killed for want of the node's memory", least=1.0),),
+    (Threshold("ranks", 1, "at least this many ranks were killed because the node had no memory left", least=1.0),),
     "Ask for more memory (Slurm: --mem, --mem-per-gpu), or let the program keep less on the host: fewer workers that load "
     "data, smaller caches. It is the node's memory, not the GPU's.",
     needs=(),

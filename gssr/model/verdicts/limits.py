@@ -52,7 +52,7 @@ def _match(job: JobEvidence, rule: Rule, findings: list[Finding], **title: str) 
     "warning", "Memory pages seem to move back and forth: {link} carries {rate} both ways while the SMs wait for it",
     (
         Threshold("load", 0.1, "PCIe (on Grace: C2C) carries at least this share of its bandwidth in each direction, ..."),
-        Threshold("bandwidth", 25e9, "... which is taken to be this where it is unknown", least=1.0),
+        Threshold("bandwidth", 25e9, "... which is taken to be this (B/s) if it is unknown", least=1.0),
         Threshold("sm_active", 0.6, "SM activity is at least this"),
         Threshold("flop_active", 0.06, "and the arithmetic pipes' activities sum up to less than this", is_upper=True),
     ),
@@ -85,7 +85,7 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         Threshold("gpu_utilization", 0.8, "kernels run at least this share of the time; SM activity was not measured"),
         Threshold("power", 0.5, "power is below this share of its limit: kernels that use all of the GPU draw more",
                   is_upper=True),
-        Threshold("few_sms", 0.33, "below this share it is a warning: they seem to use little of the GPU"),
+        Threshold("few_sms", 0.33, "it is a warning below this share: the kernels seem to use little of the GPU"),
         Threshold("memory_copy_utilization", 0.25, "and memory is copied, or DRAM active, for less than this share"),
     ),
     "Utilization counts the time in which any kernel runs. These kernels may be small, or wait for other GPUs. SM activity "
@@ -191,7 +191,7 @@ def _memory_traffic(job: JobEvidence) -> list[Finding]:
     (
         Threshold("fp64_active", 0.2, "the FP64 pipe or the tensor cores' FP64 is active at least this much", KEMPNER),
         Threshold("sm_active", 0.5, "and SM activity is at least this", KEMPNER),
-        Threshold("narrow", 0.1, "a warning on a GPU whose FP64 peak is below this share of its FP32 peak"),
+        Threshold("narrow", 0.1, "it is a warning on a GPU whose FP64 peak is below this share of its FP32 peak"),
     ),
     "See whether parts could be computed in FP32, or as matrix products on the FP64 tensor cores.",
     needs=(("fp64_active", "tensor_dfma_active"), ("sm_active",)),
@@ -255,7 +255,7 @@ def little_arithmetic(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "info", "{some} had {share} of the memory in use",
     (
-        Threshold("share", 0.92, "at its peak a GPU's memory is used by at least this share", TRACEML),
+        Threshold("share", 0.92, "at the peak, at least this share of a GPU's memory is in use", TRACEML),
         Threshold("warning", 0.97, "from this share on it is a warning", TRACEML),
     ),
     "The next larger batch may fail: watch for out-of-memory errors. Frameworks reserve memory ahead, so not all that is "
@@ -275,7 +275,7 @@ def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "info", "Never more than {share} of the memory was in use",
-    (Threshold("share", 0.5, "at its peak no GPU's memory is used by this share", TRACEML, is_upper=True),),
+    (Threshold("share", 0.5, "at the peak, less than this share of every GPU's memory is in use", TRACEML, is_upper=True),),
     "There is room for a larger batch or problem; or a smaller GPU, or a share of one (MIG), would do.",
     needs=(("memory_used",),),
 )  # fmt: skip

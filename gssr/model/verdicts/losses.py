@@ -71,8 +71,8 @@ _TRACE = (
 
 _CRITICAL = Threshold("critical", CRITICAL, "from this share on it is critical")
 _GUESS = Threshold(
-    "guess", 0.1, "where the cause is a guess, as of samples further apart than 5 s, it is a warning from this share on",
-    "healthy jobs of three simulators are given such causes for up to 7 %",
+    "guess", 0.1, "if the cause is a guess (as with samples more than 5 s apart), it is a warning from this share on",
+    "up to 7 % of the time of simulated healthy jobs is put down to such causes",
 )  # fmt: skip
 
 
@@ -81,9 +81,9 @@ def _loss(*names: str) -> tuple[Threshold, ...]:
     healthy jobs lose to them), and from which critical."""
     own = [CATEGORIES[POSITIONS[name]] for name in names]
     source = next((category.source for category in own if category.source), "ours")
-    what = " and ".join(name.replace("_", " ").replace(".", ", ") for name in names)
+    what = " and ".join(f"`{name}`" for name in names) + (" together take" if len(names) > 1 else " takes")
     return (
-        Threshold("share", LEAST_TOLD, f"{what}: at least this share of the GPU time"),
+        Threshold("share", LEAST_TOLD, f"{what} at least this share of the GPU time"),
         Threshold("warning", max(category.ordinary for category in own), "from this share on it is a warning", source),
         _CRITICAL,
     )
@@ -214,7 +214,7 @@ def _share_sent(job: JobEvidence) -> float:
     (
         *_loss("idle.host"),
         _GUESS,
-        Threshold("cores", 0.9, "all cores are busy: so much of the node's CPUs, or of the cores that a rank may use"),
+        Threshold("cores", 0.9, "all cores are busy if this share of the node's cores is, or of those that a rank may use"),
     ),
     "Move the work to the GPU, or spread it over more cores (more worker processes, threads; under Slurm --cpus-per-task).",
     needs=(LEAD, ("cpu_utilization", "workload_cpu")),
@@ -255,7 +255,10 @@ def _mean_then(values: Floats | None, weight: Floats) -> float | None:
 
 
 _JITTER = Threshold(
-    "jitter", 0.08, "less waiting in communication than this is how steps vary", "simulated healthy jobs reach 8 %"
+    "jitter",
+    0.08,
+    "less waiting in communication than this is ordinary scatter of the steps",
+    "simulated healthy jobs reach 8 %",
 )
 _ONE_IDLES = (
     "See what its rank does meanwhile that the others do not: output that only one rank writes, logging, preparing data. "
@@ -360,10 +363,7 @@ def taking_turns(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "info", "{share} of the GPU time is spent on communication alone",
-    (
-        *_loss("communication.transferring"),
-        Threshold("quiet", 0.5, "waiting is more than this share of it: links are quiet most of the time"),
-    ),
+    _loss("communication.transferring"),
     "Let the GPUs compute meanwhile, communicate less often (larger batches, gradient accumulation) or send less "
     "(sharding, lower precision). NCCL's log shows which links it takes.",
     needs=(LEAD,),
@@ -396,8 +396,8 @@ def communication_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     "info", "{share} of the GPU time is idle in the gaps between kernels{host}",
     (
         *_loss("idle.between_kernels"),
-        Threshold("bytes", MOVED_BYTES, "the title says what nodes read where it is at least so much, B/s, ..."),
-        Threshold("cores", BUSY_CORES, "... or else how many cores are busy per rank, where it is at least this many"),
+        Threshold("bytes", MOVED_BYTES, "the title says how much nodes read if they read at least this many B/s, ..."),
+        Threshold("cores", BUSY_CORES, "... or else how many cores are busy per rank, if at least this many are"),
     ),
     f"The host launches short kernels too slowly, or waits for their results. Use larger batches, CUDA graphs, fewer "
     f"synchronisations (.item(), printing). {_TRACE}",
@@ -430,7 +430,7 @@ def launch_gaps(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "The GPUs are little used: for {share} of their time nothing runs, between short pieces of work",
     (
-        Threshold("share", 0.5, "idle between kernels: at least this share of the GPU time"),
+        Threshold("share", 0.5, "`idle.between_kernels` takes at least this share of the GPU time"),
         Threshold("warning", 0.5, "from this share on it is a warning"),
         Threshold("critical", 0.75, "from this share on it is critical"),
     ),
@@ -448,7 +448,11 @@ _SAMPLE_FINER = (
     "The share scatters much: shorter samples may tell its cause. Record again with: gssr profile -t 100 -- PROGRAM."
 )
 _PAUSED = (
-    Threshold("share", 0.05, "idle, unexplained: at least this share of the GPU time, all GPUs at once for seconds"),
+    Threshold(
+        "share",
+        0.05,
+        "`idle.unexplained` takes at least this share of the GPU time, all GPUs pausing together for seconds",
+    ),
     Threshold("warning", 0.05, "from this share on it is a warning"),
     _CRITICAL,
 )
@@ -533,7 +537,9 @@ def _form_of_unexplained(job: JobEvidence) -> tuple[str, dict[str, str]]:
 _FEW_SMS = (
     *_loss("working.few_sms"),
     Threshold(
-        "occupancy", ONE_WARP_PER_SCHEDULER, "warps per SM, of all that it holds: one for each of its four schedulers"
+        "occupancy",
+        ONE_WARP_PER_SCHEDULER,
+        "threads are too few below this occupancy, which is one warp for each of an SM's four schedulers",
     ),
 )
 

@@ -123,7 +123,7 @@ def _find_longest_pauses(job: JobEvidence) -> Floats:
     "critical", "{some} {were} {used}",
     (
         Threshold("seconds", 20.0, "in a job of at least this many seconds"),
-        Threshold("memory", 1e9, "where each has more bytes in use than a driver takes, the program found them"),
+        Threshold("memory", 1e9, "with more bytes in use on each than a driver takes, the program found them"),
     ),
     "Ask for fewer GPUs, or let the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the "
     "launcher's GPU binding: srun --gpus-per-task=1 nvidia-smi -L",
@@ -238,8 +238,8 @@ _WHERE_RANKS_ARE = (
 @register_rule(
     "critical", "Nothing has been computed for the last {idle}{who}",
     (
-        Threshold("seconds", 120.0, "no GPU works for at least this many seconds to the end of a job that still runs, ..."),
-        Threshold("ended", 60.0, "... or this many of one that did not complete"),
+        Threshold("seconds", 120.0, "no GPU of a job that still runs has worked for at least the last so many seconds, ..."),
+        Threshold("ended", 60.0, "... or of a job that ended without completing, for the last so many"),
         Threshold("share", 0.1, "and for at least this share of the time"),
     ),
     f"Look {_WHERE_RANKS_ARE}",
@@ -293,9 +293,9 @@ def _row_means(values: Floats) -> Floats:
 @register_rule(
     "warning", "The job grows slower: the GPUs work for {first} of their time at its beginning, for {last} at its end",
     (
-        Threshold("drop", 0.1, "the share that works falls by at least this from the first quarter to the last"),
-        Threshold("trend", 0.7, "and it falls steadily: Kendall's correlation with time is at least this, negative"),
-        Threshold("parts", 12.0, "looked at in this many parts of the time", least=2.0),
+        Threshold("drop", 0.1, "from the first quarter to the last, the share of time at work falls by at least this"),
+        Threshold("trend", 0.7, "and it falls steadily: Kendall's rank correlation with time is minus this or lower"),
+        Threshold("parts", 12.0, "the correlation is computed from this many parts of the time", least=2.0),
     ),
     "Look for something that grows: a list of results, a fragmented heap, logs, files per folder; compare the time of "
     "a step at the beginning and the end.",

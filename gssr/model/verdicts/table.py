@@ -48,9 +48,7 @@ class Threshold(NamedTuple):
         return value < self.value if self.is_upper else value >= self.value
 
 
-CRITICAL_COST = Threshold(
-    "critical", CRITICAL, "it is critical where at least this share of the GPU time is lost to it"
-)
+CRITICAL_COST = Threshold("critical", CRITICAL, "it is critical if at least this share of the GPU time is lost to it")
 
 
 class Rule(NamedTuple):
