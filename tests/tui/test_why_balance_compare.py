@@ -160,8 +160,8 @@ def test_each_cause_is_named_with_its_cost(plants: dict[str, str], name: str, sa
 @pytest.mark.parametrize(
     ("low", "says"),
     [
-        ([5], "constant: nid000002:1 below"), ([1, 5], "by place: GPU 1 of every node"),
-        ([1, 5, 9, 13], "by place: GPU 1 of every node"), ([1, 5, 9], "constant: 3 GPUs"),
+        ([5], "constant: nid000002:1 below"), ([1, 5], "points below the mean of its node, and below it in 2 of 2 nodes"),
+        ([1, 5, 9, 13], "by place: GPU 1 of each node"), ([1, 5, 9], "constant: 3 GPUs"),
     ],
 )  # fmt: skip
 def test_a_place_is_slow_where_it_is_so_on_nearly_every_node(low: list[int], says: str) -> None:

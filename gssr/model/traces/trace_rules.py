@@ -528,19 +528,20 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 _LATE_FOR_UNTOLD = (
-    "gssr tui FILE shows what its threads did meanwhile, as far as they were traced: do it ahead, in another thread or "
-    "process, or less often. All long gaps: gssr analyze --csv gaps FILE"
+    "The screen Time (gssr tui) shows what the program's threads did meanwhile, as far as they were traced: do it ahead, in "
+    "another thread or process, or less often. This lists the gaps: gssr analyze --csv gaps FILE"
 )
 _UNTOLD = (
-    "See what the program did meanwhile (start-up, checkpoint, validation, loading): gssr tui FILE shows its threads, as "
-    "far as they were traced."
+    "See what the program did meanwhile (start-up, checkpoint, validation, loading): the screen Time (gssr tui) shows its "
+    "threads, as far as they were traced. This lists the gaps: gssr analyze --csv gaps FILE"
 )
 
 
 @register_rule(
     "warning", "The GPUs are idle for {time} in {gaps} of at least {least}",
     (Threshold("seconds", 0.5, "a gap is at least this many seconds long", NSYS),),
-    "See what the program did meanwhile (start-up, checkpoint, validation, loading): the page's list of gaps names it.",
+    "See what the program did meanwhile (start-up, checkpoint, validation, loading). This lists the gaps, with the call in "
+    "the middle of each: gssr analyze --csv gaps FILE",
     needs=(("kernels",),),
 )  # fmt: skip
 def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -565,8 +566,8 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "The GPUs wait for the CPU: idle for {lost} before the next work is launched",
     _shares(f"idle because it waits for the CPU (for {took(BRIEF)} or more at a time if most kernels are short)", 0.1, 0.4),
-    "The page's list of gaps names what the program did meanwhile: do it ahead, in another thread or process, or less "
-    "often. All long gaps: gssr analyze --csv gaps FILE",
+    "See what the program did meanwhile, and do it ahead, in another thread or process, or less often. This lists the gaps, "
+    "with the call in the middle of each: gssr analyze --csv gaps FILE",
     needs=(("kernels",), ("launches",)), explains=("low_utilization",),
 )  # fmt: skip
 def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -591,9 +592,9 @@ def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "In {parts} of {all} parts of the time the GPUs are busy for less than {least}",
+    "info", "In {parts} of {all} parts (30 for each GPU) a GPU is busy for less than {least} of the time",
     (Threshold("busy", 0.5, "a GPU is busy for less than this share of a thirtieth of the time", NSYS),),
-    "gssr tui FILE shows when; the causes of idle time are listed under When not?.",
+    "The screen Time (gssr tui) shows when. This lists the causes of idle time: gssr analyze --csv idle FILE",
     needs=(("kernels",),),
 )  # fmt: skip
 def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
