@@ -104,7 +104,7 @@ def breakdown_remarks(breakdown: Breakdown) -> list[str]:
         found.append(_EFFICIENCY_AT_MOST)
     found += _where_not_measured(breakdown)
     if breakdown.resolution >= _ABOUT_SECONDS:
-        found.append(f"samples of {duration(breakdown.resolution)}: shorter waits are shares of a mixture, about")
+        found.append(f"one sample in {duration(breakdown.resolution)}: the length of shorter waits is an estimate")
     return found
 
 

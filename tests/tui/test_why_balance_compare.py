@@ -71,7 +71,7 @@ def test_cards_open_one_at_a_time_and_the_command_is_copied(plants: dict[str, st
         await until(pilot, lambda: len(app.query("#causes VerdictCard")) >= 2)
         causes = app.query_one(Causes)
         text = seen(app)
-        flat = " ".join(re.sub("[│▌]", " ", text).split())
+        flat = " ".join(re.sub("[│┃▌]", " ", text).split())
         assert "reported from 16 % on" in flat and "┃" in text and "nsys profile" in text and "not judged" in text
         assert "Copy data" not in text, "the other one is closed"
         await pilot.press("y")

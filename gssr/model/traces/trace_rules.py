@@ -107,7 +107,7 @@ def _won(trace: TraceAnalysis, ns: int, what: str) -> Finding:
     """Say as a finding that at most ``ns`` of the GPUs' time would be saved; ``what`` says under which condition."""
     share = _share(trace, ns)
     return finding_in_words(
-        "won", ns / 1e9, f"to be saved: at most {took(ns)} of the GPUs' time ({percent(share)}), {what}"
+        "won", ns / 1e9, f"at most {took(ns)} of the GPUs' time ({percent(share)}) would be saved {what}"
     )
 
 
@@ -313,7 +313,7 @@ def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         return None
     evidence = (
         _of_time(trace, calls.total_ns, rule, "in calls that wait"),
-        _won(trace, lost, "idle meanwhile"),
+        _won(trace, lost, "if they were not idle meanwhile"),
     )
     words = {"calls": f"{calls.n:,} call{'' if calls.n == 1 else 's'}", "time": took(calls.total_ns)}
     return RuleMatch(words, evidence, rule.severity, _span(trace))
@@ -372,7 +372,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
         _won(
             trace,
             lost,
-            "the copies that nothing hides, those before the first kernel among them, or the idle time in their calls",
+            "if nothing had to wait for the copies, neither before the first kernel nor in their calls",
         ),
     )
     return RuleMatch({"count": f"{found.n:,}", "time": took(found.total_ns)}, evidence, severity, _span(trace))
@@ -556,7 +556,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             "gap", first.length_ns / 1e9, f"the longest {_gap(trace, first)} (reported from {took(least)} on)",
             rule.at("seconds"),
         ),
-        _won(trace, lost, "the gaps"),
+        _won(trace, lost, "without the gaps"),
     )  # fmt: skip
     span = (min(gap.start_ns for gap in gaps) / 1e9, max(gap.start_ns + gap.length_ns for gap in gaps) / 1e9)
     words = {"time": took(lost), "gaps": f"{len(gaps):,} gap{'s' * (len(gaps) > 1)}", "least": took(least)}

@@ -549,7 +549,7 @@ def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     reason (``low_occupancy``), and below the least threshold."""
     if _has_few_warps(job, rule.at("occupancy")):
         return None
-    more = [finding(name, job.at_work(name), "while it works") for name in ("sm_active", "gr_engine_active")]
+    more = [finding(name, job.at_work(name), "while the GPUs work") for name in ("sm_active", "gr_engine_active")]
     return _lost(job, rule, "working.few_sms", "in them", *more)
 
 
