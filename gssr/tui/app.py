@@ -705,6 +705,8 @@ class LiveScreen(KeysInOrder):
         words = "the newest seconds" if after.lately and live else "the whole run" if after.span is None else (
             f"the last {seconds_text(after.span)}"
         )  # fmt: skip
+        if len(windows) == 1 and not live:
+            words += ", which is shorter than every other window"
         before, self.view = self.view, after
         if before != after:
             self._send_query()

@@ -114,6 +114,16 @@ def test_the_wall_and_the_nodes_show_only_gpus_that_pass_the_filter() -> None:
     work(app, steps)
 
 
+def test_the_key_for_windows_says_why_there_is_no_other() -> None:
+    app = live_screen(Fixed(frames.frame_of(np.tile(LEVELS[:, None], 6), width=1.0)))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("w")
+        await until(pilot, lambda: any("shorter than every other" in each.message for each in app._notifications))
+
+    work(app, steps, (160, 40))
+
+
 def test_only_the_selection_is_listed() -> None:
     view = View(screen="gpus", selection=(0, 5, 7), filter="sm<30")
     app = live_screen(Fixed(scene_of(View()).frame), view=view)

@@ -344,7 +344,7 @@ def sync_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "info", "{count} fills of memory (cudaMemset) make their thread wait; they take {time}",
-    _shares("in such sets", 0.001, 0.1, NSYS),
+    _shares("in such fills", 0.001, 0.1, NSYS),
     "Use cudaMemsetAsync.",
     needs=(("kernels",), ("copies",), ("launches",)),
 )  # fmt: skip
@@ -380,7 +380,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
 
 @register_rule(
     "warning", "Copies are not hidden: for {lost} of the time the GPUs do nothing else",
-    _shares("in copies and sets of memory, and neither computation nor communication meanwhile", 0.1, 0.3),
+    _shares("in copies and fills of memory, and neither computation nor communication meanwhile", 0.1, 0.3),
     "Copy the next part on a stream of its own, from pinned memory, while this one is computed; keep on the GPU what is "
     "used again, and copy less (smaller types, nothing twice).",
     needs=(("kernels",), ("copies",)),

@@ -113,7 +113,7 @@ def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     elif knows_clocks:
         draw = _draw_of_limit(job)
         near = np.where(draw >= _NEAR_LIMIT, draw, 0.0)
-        found = _held_down(job, rule, near, "of the power limit drawn at work (why clocks are low was not recorded)")
+        found = _held_down(job, rule, near, "of the power limit drawn at work (the clocks' reasons were not recorded)")
     else:
         return None
     if found is None or (knows_clocks and (found.lost or 0.0) < rule.at("lost")):

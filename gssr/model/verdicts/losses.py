@@ -445,7 +445,8 @@ def low_use(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 _SHORT_SAMPLES = 0.1
 """Samples further apart than this (s) could be nearer: DCGM and GPM renew their values so often."""
 _SAMPLE_FINER = (
-    "The share scatters much: shorter samples may tell its cause. Record again with: gssr profile -t 100 -- PROGRAM."
+    "This share is uncertain: samples at a shorter interval may tell its cause. Record again with: gssr profile -t 100 -- "
+    "PROGRAM."
 )
 _PAUSED = (
     Threshold("share", 0.05, "idle, unexplained: at least this share of the GPU time, all GPUs at once for seconds"),
