@@ -20,7 +20,7 @@ from gssr.version import __version__
 
 OLDEST_SQLITE = (3, 26, 0)
 _INTEL = "not supported: Intel's driver tells their utilization to root only"
-_DRIVER_FIRST = "NVIDIA's driver comes first: see GPUs"
+_DRIVER_FIRST = "make NVIDIA's driver work first: see GPUs above"
 _WHAT = {kind.name: kind.what for kind in BACKENDS}
 
 

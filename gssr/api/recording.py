@@ -280,7 +280,7 @@ class Recording:
 
         files = files_of(self._opened.path)
         if len(files) > 1:
-            raise ValueError(f"{self.path}: has {len(files)} files: gssr merge makes one of them, which can be asked")
+            raise ValueError(f"{self.path}: consists of {len(files)} files: join them first with gssr merge")
         return sqlite_utils.Database(connect_for_questions(files[0]), recursive_triggers=False, execute_plugins=False)
 
     def close(self) -> None:

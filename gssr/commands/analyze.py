@@ -544,7 +544,7 @@ def _put_json(reading: _RunAnalyses, names: Sequence[str], report: str | None, p
             for piece in pieces(reading.analyses(names)):
                 spool.write(piece)
         except OSError as error:
-            return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
+            return fail(f"what is to be printed can't be written to a temporary file: {error.strerror}", BAD_INPUT)
         if report is not None and reading.shown:
             code = _report(reading.shown, report, purpose)
             if code != OK:

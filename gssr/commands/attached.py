@@ -130,7 +130,7 @@ def _digest_each(wanted: Sequence[tuple[int, AttachedTrace]], recording: str) ->
                 found = explain_window(match, range(len(run.gpus)), Window())
                 text = None if found is None else digest_of(found, run.gpus)
                 if text is None:
-                    refused.append(f"{match.path}: shows nothing of the run that could be kept")
+                    refused.append(f"{match.path}: holds nothing of the run of which a summary could be kept")
                 else:
                     digests.append(text)
             yield digests, refused

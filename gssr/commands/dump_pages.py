@@ -193,5 +193,5 @@ def _print(shown: _OwnReport, options: argparse.Namespace) -> int:
                 for line in csv_lines(chain([shown.tables[options.csv]], shown.rows(options.csv))):
                     spool.write(line)
         except OSError as error:
-            return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
+            return fail(f"what is to be printed can't be written to a temporary file: {error.strerror}", BAD_INPUT)
         return spool.print()

@@ -147,7 +147,7 @@ def _folder(options: argparse.Namespace, called: Mapping[str, str], workers: "Wo
     names = [word.strip() for word in (options.tables or ",".join(every)).split(",") if word.strip()]
     unknown = [name for name in names if name not in every]
     if unknown or not names:
-        return fail(f"--tables: {unknown[0] if unknown else options.tables!r}: choose from {', '.join(every)}", USAGE)
+        return fail(f"--tables: no table {(unknown or [options.tables])[0]!r}; choose from {', '.join(every)}", USAGE)
     if os.path.lexists(options.output) and not os.path.isdir(options.output):
         return fail(f"-o {options.output}: is not a folder", USAGE)
     try:

@@ -155,11 +155,12 @@ def _repair(path: str) -> int:
     name = clean(path)
     if n_thinned:
         return fail(
-            f"{path}: rollups of {n_thinned:,} x 10 minutes of a GPU are damaged, and the samples are thinned",
+            f"{path}: can't be repaired: the sums over {n_thinned:,} x 10 minutes of a GPU are damaged, and not all samples "
+            "from which they could be made anew were kept",
             BAD_INPUT,
         )
-    wrong = [f"the rollups of {n_repaired:,} x 10 minutes of a GPU were missing or damaged"] if n_repaired else []
-    wrong += [f"the rollups of {table} did not count all of it" for table in tables]
+    wrong = [f"the sums over {n_repaired:,} x 10 minutes of a GPU were missing or damaged"] if n_repaired else []
+    wrong += [f"the sums of {table} did not count all of it" for table in tables]
     if was_beside:
         beside = clean(os.path.basename(log))
         if os.path.exists(log):
@@ -167,7 +168,7 @@ def _repair(path: str) -> int:
         elif not wrong:
             return put(f"{name}: what was in {beside} is in the file now\n")
     if not wrong:
-        return put(f"{name}: is in one file, and its rollups are whole: there was nothing to do\n")
+        return put(f"{name}: is one file, and nothing in it is damaged: there was nothing to do\n")
     return put(f"{name}: {', and '.join(wrong)}: made anew\n")
 
 

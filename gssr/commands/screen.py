@@ -125,7 +125,9 @@ def start(options: argparse.Namespace, view: View, traces: bool = False, most_hz
         option = "--metric"
         own = tuple(custom(word) for word in options.metric if "=" in word)
         if own and not traces:
-            raise ValueError(f"{own[0].name}: a metric of one's own is of a trace: name one of the recording's")
+            raise ValueError(
+                f"{own[0].name}: is a metric of your own, which only traces have: name a metric of the recording"
+            )
         for word in options.metric[-1:]:
             metric = own[-1].metric if "=" in word else metric_called(word, known)
         option = "--window"

@@ -32,6 +32,10 @@ _LOOK_SECONDS = 0.05
 _WIDTH = 120
 """Of the table, where there is no terminal that has one."""
 
+_OF_TOP: dict[tuple[str, ...], dict[str, str]] = {
+    ("--metric",): {"help": "begin with this metric, such as dram_active (default: SM active)"}
+}
+"""Settings of the screen's options that differ here, where there are no traces."""
 OPTIONS = (
     Option(("--once",), {"action": "store_true", "help": "print one table and end"}),
     Option(("--json",), {"action": "store_true", "help": "the same as one JSON object, with all metrics"}),
@@ -76,7 +80,7 @@ OPTIONS = (
             "help": "print lines for another gssr top until stdin ends; --job and --host start this on each host",
         },
     ),
-    *screen.OPTIONS,
+    *(option._replace(settings=option.settings | _OF_TOP.get(option.flags, {})) for option in screen.OPTIONS),
 )
 
 

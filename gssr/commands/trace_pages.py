@@ -51,7 +51,9 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace, workers: "
         runs = opened(names, options.max_size, options.ranks, (_known(wanted.start), _known(wanted.end)))
         for flag, value in (("--csv", options.csv), ("--report", options.report)):
             if len(runs) > 1 and value is not None:
-                return fail(f"{flag}: is of one run: {runs[1].sources[0].path} {runs[1].why_apart}", USAGE)
+                return fail(
+                    f"{flag}: is for the traces of one run: {runs[1].sources[0].path} {runs[1].why_apart}", USAGE
+                )
         code = _show(_said(each_readable(runs, wanted, rules, only, workers)), len(runs) == 1, names, options)
         return BAD_INPUT if runs[0].problems else code
     except ValueError as error:
@@ -161,7 +163,7 @@ def _show(
             try:
                 spool.write(piece)
             except OSError as error:
-                return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
+                return fail(f"what is to be printed can't be written to a temporary file: {error.strerror}", BAD_INPUT)
         return spool.print()
 
 

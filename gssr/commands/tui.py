@@ -82,7 +82,7 @@ OPTIONS = (
     Option(("--run",), {"metavar": "RUN", "help": "the run to show: its number, id or label (default: the newest)"}),
     *ATTACH,
     Option(("--wait",), {"action": "store_true", "help": "wait for a recording even if its name resembles another's"}),
-    Option(("--ranks",), {"metavar": "LIST", "help": "of a trace: read these ranks only, as 0-7,12"}),
+    Option(("--ranks",), {"metavar": "LIST", "help": "of a trace: read only these ranks, such as 0-7,12"}),
     *screen.OPTIONS,
     Option(
         ("--serve",),

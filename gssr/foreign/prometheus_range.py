@@ -135,7 +135,7 @@ def sampled(result: Iterable[Any], said: list[str]) -> list[_Sampled]:
     if n_histograms:
         said.append(f"{n_histograms:,} series are histograms, and are left out")
     if n_bad:
-        said.append(f"{n_bad:,} values or series that are none are left out")
+        said.append(f"{n_bad:,} values or series that can't be read are left out")
     return kept
 
 

@@ -95,6 +95,16 @@ def quantity(value: float | None, metric: Metric) -> str:
     return text if text == UNKNOWN or not unit.name else f"{text} {unit.name}"
 
 
+def difference(value: float, metric: Metric) -> str:
+    """Write how far two stored values are apart as in a sentence: ``8.9 percentage points``, ``3.20 GB/s``."""
+    unit = unit_of(metric)
+    return (
+        f"{fixed(value * unit.factor, unit.decimals)} percentage points"
+        if unit.name == "%"
+        else quantity(value, metric)
+    )
+
+
 def percent(ratio: float | None) -> str:
     """A ratio as percent, "unknown" when it is missing."""
     text = fixed(None if ratio is None else 100.0 * ratio, 1, UNKNOWN)

@@ -209,7 +209,7 @@ def uneven_texts(analysis: Analysis) -> list[str]:
     found = analysis.judgement.unevenness
     if found is None:
         return []
-    texts = [f"Imbalance {when(analysis, found)}.", f"Lost: {lost(found)}."]
+    texts = [f"Imbalance {when(analysis, found)}.", f"Lost: {lost(analysis, found)}."]
     as_median = as_the_median(analysis, found)
     return [*texts, f"Median GPU: {as_median}."] if as_median else texts
 

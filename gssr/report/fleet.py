@@ -489,7 +489,7 @@ def _notes(found: Fleet, whole: RunGroup, width: int, marks: Glyphs) -> list[Row
     if found.allocated is not None and found.allocated.n_unreadable:
         sentences.append(f"{count(found.allocated.n_unreadable, 'line')} of the accounting could not be read")
     if found.copies:
-        sentences.append(f"{_named(found.copies, 'recording')}: copies of runs that are counted already")
+        sentences.append(f"{_named(found.copies, 'recording')}: not counted again, as other files hold the same runs")
     if found.unreadable:
         n = len(found.unreadable)
         sentences.append(f"{count(n, 'recording')} could not be read completely:")

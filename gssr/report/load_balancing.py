@@ -14,6 +14,7 @@ from gssr.metrics import Metric, best_measured
 from gssr.model.findings.outlier_gpus import culprits, outlier_gpus
 from gssr.model.results import Analysis, Unevenness
 from gssr.model.statistics.balance import histogram
+from gssr.model.verdicts.awaited_gpus import WAITS
 from gssr.render.cells import cell_width, clean, clip, fit, wrap
 from gssr.render.clock import duration, moment
 from gssr.render.columns import bar, strip
@@ -222,6 +223,8 @@ _LEAST_CHANGE = 0.01
 """A score that changes by less says nothing."""
 _NODES = {"low": 0, "medium": 5, "high": 40}
 _PLACES = 16
+_LEAST_WAITING = 0.005
+"""A smaller share of the GPU time is not told as waiting: it would round to nothing."""
 _LEAST_FOR_WORST_MINUTE = 120.0
 """Seconds. In a shorter run a minute is most of it."""
 _LEAST = 24
@@ -235,7 +238,7 @@ def costs(analysis: Analysis, options: PageOptions) -> list[Row]:
     if found is None:
         return []
     rows = remark(when(analysis, found), options.width, "plain", label="in time")
-    rows += remark(lost(found), options.width, "plain", label="lost")
+    rows += remark(lost(analysis, found), options.width, "plain", label="lost")
     median_text = as_the_median(analysis, found)
     if median_text:
         rows += remark(median_text, options.width, "plain", label="median GPU")
@@ -264,17 +267,21 @@ def when(analysis: Analysis, found: Unevenness) -> str:
     return text
 
 
-def lost(found: Unevenness) -> str:
-    """Say which GPU-hours and energy were lost against the busiest GPU of each moment, and what of it is constant;
-    UNKNOWN if it is not known."""
-    uneven = found.imbalance
+def lost(analysis: Analysis, found: Unevenness) -> str:
+    """Say which GPU-hours and energy were lost against the busiest GPU of each moment, and what of it is constant, and how
+    many GPU-hours the account sees as waiting for other GPUs; UNKNOWN if the first is not known."""
+    uneven, breakdown = found.imbalance, analysis.judgement.breakdown
     if uneven.lost is None or uneven.static is None:
         return UNKNOWN
     cost = "" if found.energy_lost is None else f" and {energy(found.energy_lost)}"
     turns = uneven.lost - uneven.static
+    waiting = 0.0 if breakdown is None else sum(map(breakdown.share, WAITS))
+    seen = ""
+    if breakdown is not None and waiting >= _LEAST_WAITING:
+        seen = f"; seen as waiting for other GPUs: {_hours(waiting * breakdown.gpu_seconds / 3600)} GPU-hours"
     return (
-        f"{_hours(uneven.lost)} of {_hours(uneven.gpu_hours)} GPU-hours{cost} against the busiest GPU of each moment: "
-        f"{_hours(uneven.static)} constant, {_hours(turns)} rotating"
+        f"{_hours(uneven.lost)} of {_hours(uneven.gpu_hours)} GPU-hours{cost} against the busiest GPU of each moment "
+        f"({_hours(uneven.static)} constant, {_hours(turns)} rotating){seen}"
     )
 
 

@@ -37,8 +37,8 @@ def phase_text(phase: Phase) -> str:
         pieces.append(dips(phase))
     # What a start-up waits for is told as well: shares are of the phase's own time.
     titles = (verdict.title for verdict in phase.verdicts if verdict.code != "recurring_dips")
-    pieces += [title.replace(" of the GPU time ", " of its GPU time ") for title in titles]
-    return "; ".join(pieces)
+    found = [title.replace(" of the GPU time ", " of its GPU time ") for title in titles]
+    return ". ".join(["; ".join(pieces), *found] if pieces else found)
 
 
 def dips(phase: Phase) -> str:

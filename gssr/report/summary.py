@@ -238,7 +238,7 @@ def _scales(analysis: Analysis, options: PageOptions) -> str:
     full: dict[str, list[str]] = {}
     for metric, statistics in table_metrics(analysis, options):
         if statistics.n:
-            full.setdefault(scale_text(metric, full_scale(analysis, metric)), []).append(metric.short)
+            full.setdefault(scale_text(metric, full_scale(analysis, metric)), []).append(metric.label)
     ratio = "100 %"
     if not full:
         return ""
@@ -277,12 +277,13 @@ def _totals(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 def clocks(analysis: Analysis, every: bool) -> list[tuple[str, bool]]:
     """Say what decided about the clocks, each as (sentence, whether it slowed GPUs down); only what did, unless
-    ``every``. One sentence if reasons were not measured, or none applied."""
+    ``every``, which adds the names that recordings have for it. One sentence if reasons were not measured, or none
+    applied."""
     reasons = analysis.clock_event_reasons
     if not reasons:
         return [("reasons not measured", False)]
     told = [
-        (f"{name} in {percent(reasons[name])} of the samples: {meaning}", name in THROTTLES)
+        (f"in {percent(reasons[name])} of the samples: {meaning}{f' ({name})' if every else ''}", name in THROTTLES)
         for _, name, meaning in CLOCK_EVENT_REASONS
         if reasons.get(name, 0.0) > 0 and (every or name in THROTTLES)
     ]

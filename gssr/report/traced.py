@@ -91,7 +91,7 @@ def judged(traces: Sequence[Traced]) -> str:
     found = Counter(code for trace in traces for code in {verdict.code for verdict in trace.verdicts})
     among = f" ({{}} of {len(traces):,})" if len(traces) > 1 else ""
     codes = [f"{clean(code)}{among.format(f'{n:,}')}" for code, n in found.most_common(_CODES)]
-    return f"by themselves they show: {', '.join(codes)}" if codes else ""
+    return f"by themselves they show: {', '.join(codes)}; gssr analyze TRACE says more" if codes else ""
 
 
 def typical(traces: Sequence[Traced]) -> str:

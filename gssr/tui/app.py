@@ -161,7 +161,8 @@ class LiveScreen(KeysInOrder):
         key("x", "export", "Export", "write what is seen to a file: SVG, PNG, text or CSV", show=False),
         key("y", "copy", "Copy", "copy what is seen to the clipboard", show=False),
         key("T", "change_theme", "Theme", "choose a theme", show=False),
-        key("escape", "up_a_level", "Back", "let go of the filter, else the selection, else the time cursor", show=False),
+        key("escape", "up_a_level", "Back", "close the filter, else the selection, the time cursor, the output",
+            show=False),
         key("ctrl+p,colon", "command_palette", "Commands", "find anything by its name", show=False),
         key("question_mark,f1", "help", "Keys", "the keys of the focused panel; again or Esc: closed"),
         key("ctrl+d", "scroll_help(1)", "Keys down", "scroll the list of keys", show=False),
@@ -676,13 +677,17 @@ class LiveScreen(KeysInOrder):
         self.change_view(MOVES[name](scene))
 
     def action_up_a_level(self) -> None:
-        """Go one level up: out of the list of keys, a maximised panel, a search, a filter, a selection, the time cursor."""
+        """Go one level up: out of the list of keys, a maximised panel, a search, a filter, a selection, the time cursor; if
+        there is none of them, hide the output."""
         if self.screen.query("KeysPanel"):
             self.action_hide_help_panel()
         elif self.screen.maximized is not None:
             self.screen.minimize()
         elif not self.pane.let_go():
+            before = self.view
             self.action_move("back")
+            if self.shows_output and self.view == before:
+                self.action_output()
 
     def action_window(self) -> None:
         """Show the next window: the newest seconds (of a live run only), the whole run, then its last WINDOWS that are
@@ -701,6 +706,8 @@ class LiveScreen(KeysInOrder):
         words = "the newest seconds" if after.lately and live else "the whole run" if after.span is None else (
             f"the last {seconds_text(after.span)}"
         )  # fmt: skip
+        if len(windows) == 1 and not live:
+            words += ", which is shorter than every other window"
         before, self.view = self.view, after
         if before != after:
             self._send_query()
@@ -804,7 +811,7 @@ class LiveScreen(KeysInOrder):
         from gssr.tui.export import picture_of
 
         self.copy_to_clipboard(picture_of(self.export_screenshot()).text())
-        self.notify("Copied, if the terminal allows it (OSC 52).")
+        self.notify("Copied, if the terminal allows programs to write to the clipboard.")
 
     def action_export(self) -> None:
         """Ask in a dialog for a file name, and write what is seen to it; errors are shown as notices. Do nothing

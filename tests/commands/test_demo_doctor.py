@@ -83,7 +83,9 @@ def test_doctor_without_a_driver_says_where_to_run(tmp_path):
     )
     assert found["backend gpm"] == found["backend nvml"] == "no needs NVIDIA's driver: see GPUs"
     assert found["backend dcgm"].startswith("no ")
-    assert found["backend dcgm"].endswith("-> NVIDIA's driver comes first: see GPUs"), "an engine alone helps nobody"
+    assert found["backend dcgm"].endswith("-> make NVIDIA's driver work first: see GPUs above"), (
+        "an engine alone helps nobody"
+    )
     assert found["backend auto"].endswith("here: host metrics only")
     assert found["backend synthetic"].startswith("ok ")
 

@@ -122,7 +122,7 @@ def test_damaged_files_are_named_at_the_end_and_copies_count_once(
     assert "6 recordings, 4 runs, 3 users" in page
     end = page.partition("Notes")[2].replace("\n", "").replace(" ", "")
     assert "cut.sql:isdamaged" in end and "script.sql" not in end
-    assert "copiesofruns" in end
+    assert "otherfilesholdthesameruns" in end
     assert page.splitlines()[-1].startswith("GSSR fleet runs=4 gpu_hours=0.267 wasted=")
     assert page.splitlines()[-1].endswith(" unreadable=1")
 

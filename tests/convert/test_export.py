@@ -270,7 +270,7 @@ def test_json_has_an_object_in_each_line_with_the_same_values(recording: Path, t
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--tables", "runs,nothing"], 2, "--tables: 'nothing': choose from runs"),
+        (["--tables", "runs,nothing"], 2, "--tables: no table 'nothing'; choose from runs"),
         (["--tables", ","], 2, "--tables"),
         (["-o", "/dev/null"], 2, "is not a folder"),
     ],

@@ -102,7 +102,7 @@ def test_what_is_no_value_is_left_out_and_said(tmp_path: Path) -> None:
     (series,) = prometheus_range.read(write(tmp_path, json.dumps(found)), ImportHints())
     (own,) = by_gpu(series)
     assert own.time.tolist() == [START + 90] and own.values["sm_active"].tolist() == [0.5]
-    assert "5 values or series that are none" in said(series) and "1 series are histograms" in said(series)
+    assert "5 values or series that can't be read" in said(series) and "1 series are histograms" in said(series)
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,6 @@ def test_no_name_that_a_shell_would_run_is_told_to_be_typed() -> None:
 
 
 def test_a_limit_is_told_as_exactly_as_it_is() -> None:
-    """It once said "FLOP active 12 % while it works (reported below 12 %)"."""
+    """It once said "FLOP active 12 % while the GPUs work (reported below 12 %)"."""
     told = verdicts(evidence(tensor_active=0.04, fp32_active=0.03))["little_arithmetic"]
-    assert any(each.text.endswith("while it works (reported below 12.5 %)") for each in told.evidence)
+    assert any(each.text.endswith("while the GPUs work (reported below 12.5 %)") for each in told.evidence)

@@ -429,11 +429,13 @@ def test_a_window_that_is_not_the_whole_run_is_named_in_the_title(recording: str
     async def steps(pilot: Pilot[int]) -> None:
         await until(pilot, lambda: app.results[0].judgement is not None)
         titles = {"balance": "what evening out would give", "why": "what keeps it from being saturated"}
-        assert f"{titles[screen]}──" in seen(app)
+        assert f"{titles[screen]}──" in seen(app).replace("━", "─")
         result = app.results[0]
         app.change_view(replace(app.view, span=30.0, end=result.first + 60.0))
         await until(pilot, lambda: app.results[0].judgement is not None and part_text(app.results[0]) != "")
-        assert f"{titles[screen]}, {part_text(app.results[0])}─" in seen(app) and " to " in part_text(app.results[0])
+        assert f"{titles[screen]}, {part_text(app.results[0])}─" in seen(app).replace("━", "─") and " to " in part_text(
+            app.results[0]
+        )
 
     work(app, steps, (80, 24))
 
@@ -590,6 +592,30 @@ def test_the_footer_cuts_no_key_and_always_leads_to_all(recording: str, width: i
         await until(pilot, lambda: bool(app.query(KeysPanel)))
 
     work(app, steps, (width, 24))
+
+
+def test_esc_closes_the_output_when_there_is_nothing_else_to_go_back_from(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("o")
+        await until(pilot, lambda: "─output" in seen(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "─output" not in seen(app))
+        await pilot.press("escape")
+        assert not app.shows_output
+
+    work(app, steps, (80, 24))
+
+
+def test_the_focused_panel_is_told_without_colour(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.screen.focused is not None)
+        assert any(line.startswith("━GPU saturation") for line in seen(app).splitlines())
+
+    work(app, steps, (80, 24))
 
 
 @pytest.mark.parametrize("height", [14, 24, 30])

@@ -71,6 +71,15 @@ def test_what_is_only_unlike_the_rest_has_another_mark_beside_a_culprit() -> Non
     assert mark_of(judged_so, 3, True) == ("~", "outlier") and "△ unlike the rest" in legend_of_marks(judged_so, False)
 
 
+def test_the_meaning_of_a_mark_says_if_it_is_of_a_window() -> None:
+    """It named one GPU, and a node in another window, as if both were of the run."""
+    whole = frames.frame_of(np.full((4, 6), 0.8))
+    judgement = Judgement((), {}, 0.0, 6.0, leading_loss=LeadingLoss(0.2, "spent waiting", (1,)))
+    part = replace(whole, first=whole.first - 60).with_judgement(judgement)
+    assert legend_of_marks(whole.with_judgement(judgement), False) == "▲ the others wait for nid000001:1"
+    assert legend_of_marks(part, False) == "▲ the others wait for nid000001:1 in this window"
+
+
 def test_of_metrics_of_nodes_the_culprits_node_is_marked() -> None:
     gpus = frames.frame_of(np.full((8, 6), 0.8))
     nodes = replace(gpus, by_node=True, of_gpus=gpus)

@@ -1,5 +1,6 @@
 """Which GPUs lists show, and in which order; where Esc goes."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +14,12 @@ from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.percentiles import known_percentiles
 from gssr.report.live.gpu_columns import MEAN, NOW
 from gssr.report.live.gpu_filter import parse_filter, passing
+from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.moves import MOVES
 from gssr.tui.view import Scene, View
 from tests.fakes import frames
-from tests.looking import Fixed, live_screen, until, work
+from tests.looking import Fixed, live_screen, seen, until, work
 
 NAN = np.nan
 LEVELS = np.array([0.8, 0.1, 0.7, 0.6, 0.5, 0.9, 0.3, 0.2])
@@ -86,6 +88,40 @@ def test_what_is_unknown_comes_last_either_way() -> None:
                 assert table.order[-1] == 3 and table.order[0] == (5 if table.descending else 1)
 
     work(app, steps)
+
+
+def test_the_wall_and_the_nodes_show_only_gpus_that_pass_the_filter() -> None:
+    """They showed all GPUs below a line that names the filter."""
+    view = View(screen="gpus", filter="sm<30")
+    app = live_screen(Fixed(scene_of(View()).frame), view=view)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.query_one(GpuTable).order.tolist() == [1, 7])
+        await pilot.press("v")
+        await until(pilot, lambda: "2 of 8 GPUs pass sm<30" in seen(app))
+        assert "nid000001:1 " in seen(app) and "nid000001:0 " not in seen(app)
+        await pilot.press("v")
+        await until(pilot, lambda: "2 nodes with GPUs that pass sm<30" in seen(app))
+        nodes = app.query_one(NodeTable)
+        assert re.search(r"nid000001 +1 +10\.0 +nid000001:1 +10\.0", seen(app)), seen(app)
+        app.filter_gpus("nid000002 sm<30")
+        await until(pilot, lambda: nodes.order.tolist() == [1] and "1 node with GPUs that pass" in seen(app))
+        app.filter_gpus("nid9*")
+        await until(pilot, lambda: not len(nodes.order) and "no GPU passes the filter" in seen(app))
+        await pilot.press("v", "v")
+        await until(pilot, lambda: "0 of 8 GPUs pass nid9*" in seen(app) and "nid000001" not in seen(app))
+
+    work(app, steps)
+
+
+def test_the_key_for_windows_says_why_there_is_no_other() -> None:
+    app = live_screen(Fixed(frames.frame_of(np.tile(LEVELS[:, None], 6), width=1.0)))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press("w")
+        await until(pilot, lambda: any("shorter than every other" in each.message for each in app._notifications))
+
+    work(app, steps, (160, 40))
 
 
 def test_only_the_selection_is_listed() -> None:

@@ -156,7 +156,7 @@ def test_states_have_the_colours_of_the_breakdown_and_add_up(recording: str) -> 
             each.short: percent(float(share)) for each, share in zip(CATEGORIES, shares, strict=True) if share >= 0.005
         }
         legend = [states.render_line(y).text[: states.left] for y in range(states.content_size.height)]
-        named = [line[3:].split() for line in legend if line.strip()]
+        named = [line[3:].split() for line in legend if line.strip() and " more on Why" not in line]
         assert named and all(told[" ".join(words[:-2])] == " ".join(words[-2:]) for words in named)
         colours = {
             str(segment.style.color.name)
@@ -168,6 +168,20 @@ def test_states_have_the_colours_of_the_breakdown_and_add_up(recording: str) -> 
         assert most.short in seen(app) and app.query_one(Tracks).display
 
     work(app, steps, (160, 48))
+
+
+def test_states_without_a_line_are_added_up_in_the_last_one(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        await to_time(app, pilot)
+        states = app.query_one(States)
+        legend = [states.render_line(y).text[: states.left] for y in range(states.content_size.height)]
+        shares = [float(line.split("%")[0].split()[-1]) for line in legend]
+        assert " more on Why" in legend[-1] and sum(shares) == pytest.approx(100, abs=2.5), legend
+
+    work(app, steps, (80, 24))
 
 
 def test_shares_are_stacked_from_below_with_the_rest_blank() -> None:

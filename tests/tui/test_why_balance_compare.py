@@ -71,7 +71,7 @@ def test_cards_open_one_at_a_time_and_the_command_is_copied(plants: dict[str, st
         await until(pilot, lambda: len(app.query("#causes VerdictCard")) >= 2)
         causes = app.query_one(Causes)
         text = seen(app)
-        flat = " ".join(re.sub("[│▌]", " ", text).split())
+        flat = " ".join(re.sub("[│┃▌]", " ", text).split())
         assert "reported from 16 % on" in flat and "┃" in text and "nsys profile" in text and "not judged" in text
         assert "Copy data" not in text, "the other one is closed"
         await pilot.press("y")
@@ -160,8 +160,8 @@ def test_each_cause_is_named_with_its_cost(plants: dict[str, str], name: str, sa
 @pytest.mark.parametrize(
     ("low", "says"),
     [
-        ([5], "constant: nid000002:1 below"), ([1, 5], "by place: GPU 1 of every node"),
-        ([1, 5, 9, 13], "by place: GPU 1 of every node"), ([1, 5, 9], "constant: 3 GPUs"),
+        ([5], "constant: nid000002:1 below"), ([1, 5], "points below the mean of its node, and below it in 2 of 2 nodes"),
+        ([1, 5, 9, 13], "by place: GPU 1 of each node"), ([1, 5, 9], "constant: 3 GPUs"),
     ],
 )  # fmt: skip
 def test_a_place_is_slow_where_it_is_so_on_nearly_every_node(low: list[int], says: str) -> None:

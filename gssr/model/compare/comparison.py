@@ -454,11 +454,13 @@ def _notes(a: Analysis, b: Analysis, letter: str) -> list[str]:
     """List sentences on what is not the same in both runs and makes them hard to compare; empty if nothing is."""
     found = [f"not the same {name}: {of(a)} in A, {of(b)} in {letter}" for name, of in _SAME if of(a) != of(b)]
     if a.run.sampling_ms != b.run.sampling_ms:
-        found.append("samples at other moments may see more or less of what is short: record both runs at one interval")
+        found.append(
+            "samples at other intervals may see more or less of short events: record both runs at one interval"
+        )
     if a.run.command != b.run.command:
         found.append(
             f"not the same command in A and {letter}: durations, GPU-hours and energy compare only if both did the same work"
         )
     if a.state != b.state or a.state in ("running", "lost"):
-        found.append(f"A is {a.state}, {letter} is {b.state}: their durations, GPU-hours and energy say nothing")
+        found.append(f"A is {a.state}, {letter} is {b.state}: their durations, GPU-hours and energy can't be compared")
     return found

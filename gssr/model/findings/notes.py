@@ -116,7 +116,7 @@ def _about_samples(analysis: Analysis, missing_seconds: float, thinned: bool) ->
         yield (
             f"percentiles come from histograms: each is off by at most {share:.1f} % of its value"
             if all(is_within_a_bin(own) for own in analysis.metrics.values())
-            else f"percentiles are less sure: the window cuts histograms, {why}"
+            else f"percentiles are less exact: the window begins or ends within a histogram, {why}"
         )
 
 

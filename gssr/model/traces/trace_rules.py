@@ -107,7 +107,7 @@ def _won(trace: TraceAnalysis, ns: int, what: str) -> Finding:
     """Say as a finding that at most ``ns`` of the GPUs' time would be saved; ``what`` says under which condition."""
     share = _share(trace, ns)
     return finding_in_words(
-        "won", ns / 1e9, f"to be saved: at most {took(ns)} of the GPUs' time ({percent(share)}), {what}"
+        "won", ns / 1e9, f"at most {took(ns)} of the GPUs' time ({percent(share)}) would be saved {what}"
     )
 
 
@@ -313,7 +313,7 @@ def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         return None
     evidence = (
         _of_time(trace, calls.total_ns, rule, "in calls that wait"),
-        _won(trace, lost, "idle meanwhile"),
+        _won(trace, lost, "if they were not idle meanwhile"),
     )
     words = {"calls": f"{calls.n:,} call{'' if calls.n == 1 else 's'}", "time": took(calls.total_ns)}
     return RuleMatch(words, evidence, rule.severity, _span(trace))
@@ -344,7 +344,7 @@ def sync_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 @register_rule(
     "info", "{count} fills of memory (cudaMemset) make their thread wait; they take {time}",
-    _shares("in such sets", 0.001, 0.1, NSYS),
+    _shares("in such fills", 0.001, 0.1, NSYS),
     "Use cudaMemsetAsync.",
     needs=(("kernels",), ("copies",), ("launches",)),
 )  # fmt: skip
@@ -372,7 +372,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
         _won(
             trace,
             lost,
-            "the copies that nothing hides, those before the first kernel among them, or the idle time in their calls",
+            "if nothing had to wait for the copies, neither before the first kernel nor in their calls",
         ),
     )
     return RuleMatch({"count": f"{found.n:,}", "time": took(found.total_ns)}, evidence, severity, _span(trace))
@@ -380,7 +380,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
 
 @register_rule(
     "warning", "Copies are not hidden: for {lost} of the time the GPUs do nothing else",
-    _shares("in copies and sets of memory, and neither computation nor communication meanwhile", 0.1, 0.3),
+    _shares("in copies and fills of memory, and neither computation nor communication meanwhile", 0.1, 0.3),
     "Copy the next part on a stream of its own, from pinned memory, while this one is computed; keep on the GPU what is "
     "used again, and copy less (smaller types, nothing twice).",
     needs=(("kernels",), ("copies",)),
@@ -528,19 +528,20 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 _LATE_FOR_UNTOLD = (
-    "gssr tui FILE shows what its threads did meanwhile, as far as they were traced: do it ahead, in another thread or "
-    "process, or less often. All long gaps: gssr analyze --csv gaps FILE"
+    "The screen Time (gssr tui) shows what the program's threads did meanwhile, as far as they were traced: do it ahead, in "
+    "another thread or process, or less often. This lists the gaps: gssr analyze --csv gaps FILE"
 )
 _UNTOLD = (
-    "See what the program did meanwhile (start-up, checkpoint, validation, loading): gssr tui FILE shows its threads, as "
-    "far as they were traced."
+    "See what the program did meanwhile (start-up, checkpoint, validation, loading): the screen Time (gssr tui) shows its "
+    "threads, as far as they were traced. This lists the gaps: gssr analyze --csv gaps FILE"
 )
 
 
 @register_rule(
     "warning", "The GPUs are idle for {time} in {gaps} of at least {least}",
     (Threshold("seconds", 0.5, "a gap is at least this many seconds long", NSYS),),
-    "See what the program did meanwhile (start-up, checkpoint, validation, loading): the page's list of gaps names it.",
+    "See what the program did meanwhile (start-up, checkpoint, validation, loading). This lists the gaps, with the call in "
+    "the middle of each: gssr analyze --csv gaps FILE",
     needs=(("kernels",),),
 )  # fmt: skip
 def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -555,7 +556,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             "gap", first.length_ns / 1e9, f"the longest {_gap(trace, first)} (reported from {took(least)} on)",
             rule.at("seconds"),
         ),
-        _won(trace, lost, "the gaps"),
+        _won(trace, lost, "without the gaps"),
     )  # fmt: skip
     span = (min(gap.start_ns for gap in gaps) / 1e9, max(gap.start_ns + gap.length_ns for gap in gaps) / 1e9)
     words = {"time": took(lost), "gaps": f"{len(gaps):,} gap{'s' * (len(gaps) > 1)}", "least": took(least)}
@@ -565,8 +566,8 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "The GPUs wait for the CPU: idle for {lost} before the next work is launched",
     _shares(f"idle because it waits for the CPU (for {took(BRIEF)} or more at a time if most kernels are short)", 0.1, 0.4),
-    "The page's list of gaps names what the program did meanwhile: do it ahead, in another thread or process, or less "
-    "often. All long gaps: gssr analyze --csv gaps FILE",
+    "See what the program did meanwhile, and do it ahead, in another thread or process, or less often. This lists the gaps, "
+    "with the call in the middle of each: gssr analyze --csv gaps FILE",
     needs=(("kernels",), ("launches",)), explains=("low_utilization",),
 )  # fmt: skip
 def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
@@ -591,9 +592,9 @@ def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "In {parts} of {all} parts of the time the GPUs are busy for less than {least}",
-    (Threshold("busy", 0.5, "in one of thirty equal parts of the time, a GPU is busy for less than this share", NSYS),),
-    "gssr tui FILE shows when; the causes of idle time are listed under When not?.",
+    "info", "In {parts} of {all} parts (30 for each GPU) a GPU is busy for less than {least} of the time",
+    (Threshold("busy", 0.5, "a GPU is busy for less than this share of a thirtieth of the time", NSYS),),
+    "The screen Time (gssr tui) shows when. This lists the causes of idle time: gssr analyze --csv idle FILE",
     needs=(("kernels",),),
 )  # fmt: skip
 def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:

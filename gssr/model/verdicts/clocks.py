@@ -113,7 +113,7 @@ def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     elif knows_clocks:
         draw = _draw_of_limit(job)
         near = np.where(draw >= _NEAR_LIMIT, draw, 0.0)
-        found = _held_down(job, rule, near, "of the power limit drawn at work (reasons were not recorded)")
+        found = _held_down(job, rule, near, "of the power limit drawn at work (the clocks' reasons were not recorded)")
     else:
         return None
     if found is None or (knows_clocks and (found.lost or 0.0) < rule.at("lost")):
@@ -136,9 +136,9 @@ def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 def _flagged(job: JobEvidence, *reasons: str) -> tuple[Floats, str]:
     """Find in which share of each GPU's samples one of these clock event reasons was set [n_gpus]; 0 where that was not
-    recorded. And words for that share."""
+    recorded. And words for that share, without the reasons' names, which the page tells below its table."""
     shares = np.nan_to_num(np.fmax.reduce([job.evidence.means.per_gpu(reason) for reason in reasons]))
-    return shares, f"of the samples say so ({' or '.join(reasons)})"
+    return shares, "of the samples, as the driver says"
 
 
 def _draw_of_limit(job: JobEvidence) -> Floats:

@@ -29,6 +29,8 @@ _PIPES = {
     "fp32_active": "FP32 pipe",
     "fp16_active": "FP16 pipe",
 }
+_AT_WORK = "while the GPUs work"
+"""What a number is a mean of: the time in which GPUs work."""
 
 
 def _hold_at_work(job: JobEvidence, rule: Rule, *names: str) -> list[Finding] | None:
@@ -38,7 +40,7 @@ def _hold_at_work(job: JobEvidence, rule: Rule, *names: str) -> list[Finding] | 
     if not all(rule.threshold(name).is_met(value) for name, value in values.items()):
         return None
     return [
-        finding(name, value, "" if at else "while it works", rule.threshold(name))
+        finding(name, value, "" if at else _AT_WORK, rule.threshold(name))
         for at, (name, value) in enumerate(values.items())
     ]
 
@@ -80,7 +82,7 @@ def unified_memory(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "While it works, kernels run {utilization} of the time, but at {power}: {meaning}",
+    "info", "While the GPUs work, kernels run {utilization} of the time, but at {power}: {meaning}",
     (
         Threshold("gpu_utilization", 0.8, "kernels run at least this share of the time; SM activity was not measured"),
         Threshold("power", 0.5, "power is below this share of its limit: kernels that use all of the GPU draw more",
@@ -110,7 +112,7 @@ def low_power(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     meaning = "they seem to use little of the GPU" if is_little else "what they do was not measured"
     said = f"{words.percent(power)} of the power limit"
     drawn = finding_in_words("power_usage", power, f"{said} (reported below {words.percent(low.value)})", low.value)
-    findings = [finding(job.lead, used, "while it works", busy), drawn]
+    findings = [finding(job.lead, used, _AT_WORK, busy), drawn]
     found = _match(job, rule, findings, utilization=words.percent(used), power=said, meaning=meaning)
     return found.warning() if is_little else found
 
@@ -131,7 +133,7 @@ def memory_peak(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "Compute-bound while it works: on the {pipe}, active {value} of that time",
+    "info", "Compute-bound while the GPUs work: the {pipe} active {value} of that time",
     (
         Threshold("tensor_active", 0.5, "the tensor cores are active at least this share of the time", KEMPNER),
         Threshold("fp64_active", 0.5, "or the FP64 pipe is"),
@@ -150,7 +152,10 @@ def compute_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         return None
     name = max(busy, key=job.at_work)
     found = _hold_at_work(job, rule, name, "sm_active")
-    return None if found is None else _match(job, rule, found, pipe=_PIPES[name], value=words.percent(found[0].value))
+    if found is None:
+        return None
+    pipe = f"{_PIPES[name]} {'are' if name == 'tensor_active' else 'is'}"
+    return _match(job, rule, found, pipe=pipe, value=words.percent(found[0].value))
 
 
 @register_rule(
@@ -187,7 +192,7 @@ def _memory_traffic(job: JobEvidence) -> list[Finding]:
 
 
 @register_rule(
-    "info", "Computes in FP64: {pipe} active {value} of the time while GPUs work{what}",
+    "info", "Computes in FP64: {pipe} active {value} of the time while the GPUs work{what}",
     (
         Threshold("fp64_active", 0.2, "the FP64 pipe or the tensor cores' FP64 is active at least this much", KEMPNER),
         Threshold("sm_active", 0.5, "and SM activity is at least this", KEMPNER),
@@ -204,7 +209,7 @@ def fp64(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     value, least, sms = job.at_work(name), rule.threshold("fp64_active"), _hold_at_work(job, rule, "sm_active")
     if sms is None or not least.is_met(value):
         return None
-    findings, peaks = [finding(name, value, "while it works", least), *sms], job.evidence.peaks
+    findings, peaks = [finding(name, value, _AT_WORK, least), *sms], job.evidence.peaks
     title = {"pipe": pipes[name], "value": words.percent(value), "what": ""}
     if peaks is None or not peaks.fp64 < rule.at("narrow") * peaks.fp32:
         return _match(job, rule, findings, **title)
@@ -253,7 +258,7 @@ def little_arithmetic(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "{some} had {share} of the memory in use",
+    "info", "{some} had {share} of {their} memory in use",
     (
         Threshold("share", 0.92, "at the peak, at least this share of a GPU's memory is in use", TRACEML),
         Threshold("warning", 0.97, "from this share on it is a warning", TRACEML),
@@ -269,12 +274,12 @@ def memory_full(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if not which:
         return None
     share = float(np.nanmax(shares))
-    title = {**group(job, which), "share": words.percent(share)}
+    title = {**group(job, which), "share": words.percent(share), "their": "its" if len(which) == 1 else "their"}
     return RuleMatch(title, (_peak(share, rule),), rule.graded(share), whole(job), which)
 
 
 @register_rule(
-    "info", "Never more than {share} of the memory was in use",
+    "info", "Never more than {share} of a GPU's memory was in use",
     (Threshold("share", 0.5, "at the peak, less than this share of every GPU's memory is in use", TRACEML, is_upper=True),),
     "There is room for a larger batch or problem; or a smaller GPU, or a share of one (MIG), would do.",
     needs=(("memory_used",),),

@@ -445,7 +445,8 @@ def low_use(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 _SHORT_SAMPLES = 0.1
 """Samples further apart than this (s) could be nearer: DCGM and GPM renew their values so often."""
 _SAMPLE_FINER = (
-    "The share scatters much: shorter samples may tell its cause. Record again with: gssr profile -t 100 -- PROGRAM."
+    "This share is uncertain: samples at a shorter interval may tell its cause. Record again with: gssr profile -t 100 -- "
+    "PROGRAM."
 )
 _PAUSED = (
     Threshold(
@@ -555,7 +556,7 @@ def small_kernels(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     reason (``low_occupancy``), and below the least threshold."""
     if _has_few_warps(job, rule.at("occupancy")):
         return None
-    more = [finding(name, job.at_work(name), "while it works") for name in ("sm_active", "gr_engine_active")]
+    more = [finding(name, job.at_work(name), "while the GPUs work") for name in ("sm_active", "gr_engine_active")]
     return _lost(job, rule, "working.few_sms", "in them", *more)
 
 

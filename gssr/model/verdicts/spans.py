@@ -88,7 +88,7 @@ def _not_together(job: JobEvidence, rule: Rule, edge: Floats, outermost: float, 
         return None
     evidence = (
         finding("seconds", seconds, "apart from the others", rule.threshold("seconds")),
-        finding_in_words("share", share, f"{words.percent(share)} of the GPU time"),
+        finding_in_words("share", share, f"{words.percent(share)} of the GPU time lost by it"),
     )
     own = float(np.median(edge[list(which)]))
     return RuleMatch(
@@ -136,7 +136,7 @@ def gpus_unused(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if not unused or job.evidence.seconds < rule.at("seconds"):
         return None
     share = job.breakdown.share("unused")
-    evidence = [finding_in_words("share", share, f"{words.percent(share)} of the GPU time")]
+    evidence = [finding_in_words("share", share, f"{words.percent(share)} of the GPU time unused")]
     never, ever, hardly = _words_for_unused(job.evidence)
     title, n = {**group(job, unused), "used": never}, job.evidence.n_gpus
     advice = ""
@@ -324,6 +324,8 @@ def slow_down(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     title = {"first": words.percent(first), "last": words.percent(last)}
     evidence = (
         finding_in_words("share", last, f"{title['first']} at first, {title['last']} at last"),
-        finding_in_words("trend", trend, f"rank correlation with time {trend:.2f}", -rule.at("trend")),
+        finding_in_words(
+            "trend", trend, f"it falls steadily (rank correlation with time {trend:.2f})", -rule.at("trend")
+        ),
     )
     return RuleMatch(title, evidence, rule.severity, job.span, lost=max(first - float(levels.mean()), 0.0))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Flags
+from gssr.arrays import Flags, Ints
 from gssr.gpu_name import is_named
 from gssr.gpu_vendors import AMD, BOTH, NVIDIA, say
 from gssr.metrics import BY_NAME, OF_NODES, OF_TRACES, Metric
@@ -126,6 +126,15 @@ def passing(frame: Result, text: str) -> Flags:
     if wanted.processes:
         flags &= np.isin(np.arange(frame.n_gpus), [each.gpu for each in frame.processes if _passes(each, text)])
     return flags
+
+
+def select_passing(frame: Result, gpus: Ints, text: str) -> tuple[Ints, str]:
+    """Return those of these GPUs (positions) that pass the filter, and "". If it can't be understood, all of them and the
+    reason in a sentence."""
+    try:
+        return gpus[passing(frame, text)[gpus]], ""
+    except ValueError as error:
+        return gpus, str(error)
 
 
 @once

@@ -7,6 +7,7 @@ from gssr.model.results import Verdict
 from gssr.model.verdicts.words import named
 from gssr.render.cells import clean
 from gssr.render.roles import Role
+from gssr.report.live.times_of_run import judged_part_text
 
 _BECAUSE = {
     "early_end": "at work less long than the others", "late_start": "at work later than the others", "gpus_unused": "unused",
@@ -14,6 +15,7 @@ _BECAUSE = {
     "throttled_hardware": "slowed down by hardware", "slow_clock": "slower clock", "power_capped": "held by its power limit",
     "gpu_errors": "reported errors", "gpu_lost": "did not answer", "hang": "idle while the others spin",
     "memory_full": "memory nearly full", "straggler": "the others wait for it", "slow_node": "the others wait for it",
+    "straggling_rank": "the others wait for it",
     "rank_lost": "its rank was lost", "io_wait": "the others wait for its files",
 }  # fmt: skip
 """What the mark of the GPUs that a verdict is about stands for, by its code."""
@@ -40,7 +42,13 @@ def mark_of(result: Result, gpu: int, ascii_only: bool) -> tuple[str, Role]:
 
 def legend_of_culprits(result: Result) -> str:
     """Say what the mark of the GPUs that are singled out stands for: that the others wait for them, or what the worst
-    verdict says of them; else that they are unlike the rest. Empty if no GPU has a mark."""
+    verdict says of them; else that they are unlike the rest; and that it is so in this window, where another part of the run
+    may have others. Empty if no GPU has a mark."""
+    text = _meaning_of_mark(result)
+    return f"{text} in this window" if text and judged_part_text(result) else text
+
+
+def _meaning_of_mark(result: Result) -> str:
     if result.awaited:
         if len(result.awaited) > 1:
             return "the others wait for these"

@@ -9,7 +9,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.account.late_gpus import LATE_CODES
-from gssr.model.findings.imbalance import BEHIND
+from gssr.model.findings.imbalance import BEHIND, device_indices
 from gssr.model.live.live_result import Result
 from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.results import Imbalance, Unevenness
@@ -18,7 +18,7 @@ from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
 from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row, Span
-from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, quantity, signed
+from gssr.render.scale import UNKNOWN, count, difference, fixed, metric_of, number, percent, quantity, signed
 from gssr.report.live.judgement import not_judged
 from gssr.report.live.metric_scales import full_scale
 from gssr.report.live.times_of_run import at_text, judged_part_text, part_text
@@ -46,14 +46,14 @@ def facts(frame: Result, found: Imbalance) -> list[Row]:
     rows are nodes, and the score if it is known neither now nor for the median."""
     of_means, resolved = percent(found.of_means), percent(found.resolved)
     pieces: list[Row] = [
-        (Span("imbalance "), Span(of_means, "value"), Span(" of time means")),
+        (Span("imbalance "), Span(of_means, "value"), Span(" of the means over time")),
         (Span(resolved, "value"), Span(" column by column")),
     ]
     if found.worst is not None and frame.part is None:
         when = at_text(frame, found.worst_start)
         pieces.append((Span("worst minute "), Span(when, "value"), Span(f" {percent(found.worst)}")))
     if not frame.by_node:
-        pieces.append(_cost(found))
+        pieces.append(_cost(found, frame.noun))
     before, after = frame.window.score(frame.looked_at), frame.unevenness.score_as_median
     if before is None and after is None:
         return pieces
@@ -63,15 +63,16 @@ def facts(frame: Result, found: Imbalance) -> list[Row]:
     return pieces
 
 
-def _cost(found: Imbalance) -> Row:
-    """Say how much GPU time is lost of how much, and which part is constant and which rotates; in GPU-seconds if there
-    are less than _FEW_HOURS. Says "lost unknown" if it is."""
+def _cost(found: Imbalance, noun: str) -> Row:
+    """Say how much GPU time is lost of how much, against the busiest row (a ``noun``) of each moment, and which part is
+    constant and which rotates; in GPU-seconds if there are less than _FEW_HOURS. Says "lost unknown" if it is."""
     unit, size = ("GPU-hours", 1) if found.gpu_hours >= _FEW_HOURS else ("GPU-seconds", 3600)
     if found.lost is None or found.static is None:
         return (Span(f"{unit} "), Span(_amount(found.gpu_hours * size), "value"), Span(", lost unknown"))
     all_, lost, static = (_amount(hours * size) for hours in (found.gpu_hours, found.lost, found.static))
     rotating = _amount((found.lost - found.static) * size)
-    return (Span(f"{unit} lost "), Span(lost, "value"), Span(f" of {all_}: {static} constant, {rotating} rotating"))
+    parts = f" of {all_}: {static} constant, {rotating} rotating"
+    return (Span(f"{unit} lost against the busiest {noun} of each moment "), Span(lost, "value"), Span(parts))
 
 
 def costs(frame: Result, found: Imbalance) -> str:
@@ -165,9 +166,13 @@ def _by_index(frame: Result, orders: SteadyOrders, found: Imbalance) -> str:
     if n_nodes < 2 or not len(slow) or a_few:
         return ""
     at = slow[orders.steady(frame, "slow places", slow, -groups.below[slow], full)[0]]
+    known = found.gpus[np.isfinite(found.means)]
+    n_with = int(np.count_nonzero(device_indices(frame.gpus)[known] == groups.keys[at]))
+    n_below = round(float(groups.share[at]) * n_with)
     return (
-        f"constant, by place: GPU {groups.keys[at]} of every node is on average {quantity(float(groups.below[at]), metric)} "
-        f"below its node's mean, in {percent(float(groups.share[at]))} of the nodes"
+        f"constant, by place: GPU {groups.keys[at]} of each node is on average "
+        f"{difference(float(groups.below[at]), metric)} below the mean of its node, and below it in {n_below:,} of "
+        f"{count(n_with, 'node')}"
     )
 
 

@@ -205,7 +205,7 @@ class RunReader:
             return None
         stretches = "1 stretch" if n == 1 else f"{n:,} stretches"
         return (
-            f"rollups of {stretches} of 10 minutes of a GPU are missing or damaged: counted anew from the samples, which "
+            f"sums over {stretches} of 10 minutes of a GPU are missing or damaged: counted anew from the samples, which "
             "takes longer; gssr merge FILE.sql repairs them"
         )
 

@@ -6,7 +6,7 @@ from gssr.model.live.live_result import Result
 from gssr.render.cells import clean, fit, side_by_side, wrap
 from gssr.render.clock import duration
 from gssr.render.roles import Row, Span
-from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity, unit_of
+from gssr.render.scale import NONE, UNKNOWN, difference, metric_of, percent, quantity, unit_of
 from gssr.report.live.band_chart import metric_band
 from gssr.report.live.gpu_filter import processes_on
 from gssr.report.live.marked_gpus import culprit_mark, gpus_of_verdict, legend_of_culprits
@@ -68,13 +68,11 @@ class Inspector(RowsPanel):
         mean, median = float(means[gpu]), float(np.nanmedian(means)) if np.isfinite(means).any() else float("nan")
         texts = []
         if mean == mean and result.n_gpus > 1:
-            unit = unit_of(metric)
-            apart = abs(mean - median) * unit.factor
-            word = "points" if unit.name == "%" else unit.name
+            apart = abs(mean - median)
             side = "below" if mean < median else "above"
             texts.append(
-                f"{metric.label} {apart:.0f} {word} {side} the median"
-                if apart >= 1
+                f"{metric.label} {difference(apart, metric)} {side} the median"
+                if apart * unit_of(metric).factor >= 1
                 else f"{metric.label} at the median"
             )
         texts += gap_texts(result, gpu)

@@ -7,16 +7,18 @@ import numpy as np
 from rich.segment import Segment
 from textual.binding import BindingType
 
-from gssr.arrays import Floats
+from gssr.arrays import Floats, Ints
 from gssr.model.live.live_result import Result
 from gssr.render.cells import clean, fit
 from gssr.render.roles import Role
 from gssr.render.scale import count, metric_of, number
+from gssr.report.live.gpu_filter import select_passing
 from gssr.report.live.marked_gpus import legend_of_marks, mark_of
 from gssr.report.live.metric_scales import full_scale
 from gssr.tui.gpus.history_table import HistoryTable
 from gssr.tui.keys import key
 from gssr.tui.shared.line_table import MARK, Heading
+from gssr.tui.shared.wall import gpus_shown
 from gssr.tui.view import View
 
 _COLUMNS = (
@@ -40,31 +42,38 @@ class NodeTable(HistoryTable):
         self.sort = "node"
         self._values: dict[str, Floats] = {}
         """[n_nodes] by the key of a column; of ``lowest`` the position of the GPU. NaN where no GPU has a mean."""
+        self._gpus = np.empty(0, np.int64)
+        """Positions of the GPUs that are looked at: those that are selected and pass the filter."""
+        self._filter = ""
 
-    def show(self, result: Result, _view: View) -> None:
-        """Draw from this result; the cursor stays on its node."""
+    def show(self, result: Result, view: View) -> None:
+        """Draw from this result, of the GPUs that are selected and pass the filter; the cursor stays on its node."""
         self.result = result
+        self._gpus, problem = select_passing(result, gpus_shown(result, view), view.filter)
+        self._filter = "" if problem else view.filter
         n, node_of, means = len(result.nodes), result.node_of, result.window.per_gpu(result.grid.metric)
-        known = np.flatnonzero(np.isfinite(means))
+        known = np.sort(self._gpus[np.isfinite(means[self._gpus])])
         ranked = known[np.lexsort((means[known], node_of[known]))]  # node by node, its lowest first
         nodes, first = np.unique(node_of[ranked], return_index=True)
         self._values = {name: np.full(n, np.nan) for name, *_ in _COLUMNS}
         self._values["node"][:] = np.arange(n)
-        self._values["gpus"][:] = np.bincount(node_of, minlength=n)
+        self._values["gpus"][:] = np.bincount(node_of[self._gpus], minlength=n)
         self._values["lowest"][nodes], self._values["least"][nodes] = ranked[first], means[ranked[first]]
-        self._values["mean"][nodes] = (np.bincount(node_of[known], means[known]) / np.bincount(node_of[known]))[nodes]
+        sums, sizes = np.bincount(node_of[known], means[known]), np.bincount(node_of[known])
+        self._values["mean"][nodes] = sums[nodes] / sizes[nodes]
         self.sort_items()
 
     def sort_items(self) -> None:
         """Sort the nodes anew and set the titles; do nothing before the first result."""
         if self.result is None:
             return
-        nodes = np.arange(len(self.result.nodes))
+        nodes = np.unique(self.result.node_of[self._gpus])
         full = full_scale(self.result, self.result.grid.metric) if self.sort in ("mean", "least") else None
-        order = self.sort_steadily(self.result, nodes, self._values[self.sort], full)
+        order = self.sort_steadily(self.result, nodes, self._values[self.sort][nodes], full, self._filter)
         title = next(title for name, title, *_ in _COLUMNS if name == self.sort)
         legend = legend_of_marks(self.result, self.glyphs.levels.isascii())
-        self.border_title = f"{count(len(nodes), 'node')}   {legend}".rstrip()
+        those = f" with GPUs that pass {clean(self._filter)}" if self._filter else ""
+        self.border_title = f"{count(len(nodes), 'node')}{those}   {legend}".rstrip()
         self.border_subtitle = f"by {title}; {metric_of(self.result.grid.metric).label}"
         self.set_order(order, self.item)
 
@@ -86,7 +95,7 @@ class NodeTable(HistoryTable):
         role. ``item``: the node's index."""
         assert self.result is not None
         result, ascii_only = self.result, self.glyphs.levels.isascii()
-        gpus = sorted(result.on_node(item).tolist(), key=lambda gpu: gpu not in result.singled_out)
+        gpus = sorted(self._on_node(result, item).tolist(), key=lambda gpu: gpu not in result.singled_out)
         marks = (mark_of(result, gpu, ascii_only) for gpu in gpus)
         return next((mark for mark in marks if mark[0]), ("", "plain"))
 
@@ -110,8 +119,17 @@ class NodeTable(HistoryTable):
         return [Segment(heading.align(text), look)]
 
     def course(self, result: Result, item: int) -> Floats:
-        """Return the mean of the GPUs of a node (``item``, its index) in each column of the grid; NaN where none has a
-        value."""
+        """Return the mean of the GPUs of a node (``item``, its index) that are looked at in each column of the grid; NaN
+        where none has a value."""
         with warnings.catch_warnings():  # a column in which no GPU of the node has a value
             warnings.simplefilter("ignore", RuntimeWarning)
-            return np.asarray(np.nanmean(result.grid.values[result.on_node(item)], axis=0))
+            return np.asarray(np.nanmean(result.grid.values[self._on_node(result, item)], axis=0))
+
+    def _on_node(self, result: Result, item: int) -> Ints:
+        """Return the positions of the GPUs of a node (``item``, its index) that are looked at."""
+        return np.intersect1d(result.on_node(item), self._gpus)
+
+    @property
+    def nothing(self) -> str:
+        """What is said where no node is shown."""
+        return "no GPU passes the filter" if self._filter else ""

@@ -11,6 +11,7 @@ from textual.widgets import ContentSwitcher
 
 from gssr.model.live.live_result import Result
 from gssr.report.live.gpu_columns import NAME, columns_of
+from gssr.report.live.gpu_filter import select_passing
 from gssr.tui.dialogs.choose import ChooseSeveral
 from gssr.tui.gpus.inspector import Inspector
 from gssr.tui.gpus.nodes import NodeTable
@@ -18,7 +19,7 @@ from gssr.tui.gpus.table import GpuTable
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.search_line import SearchLine, SearchPane
-from gssr.tui.shared.wall import Wall
+from gssr.tui.shared.wall import Wall, gpus_shown
 from gssr.tui.view import View
 
 _VIEWS = ("gpu-table", "gpu-wall", "gpu-nodes")
@@ -53,7 +54,10 @@ class GpusPane(SearchPane):
         result = results[0]
         self.query_one(GpuTable).show(result, view)  # always: its cursor is the inspector's
         if self._view_in_sight == "gpu-wall":
-            self.query_one(Wall).show(result, view)
+            wall, of_view = self.query_one(Wall), gpus_shown(result, view)
+            passing, problem = select_passing(result, of_view, view.filter)
+            wall.only = passing if view.filter and not problem else None
+            wall.show(result, view)
         elif self._view_in_sight == "gpu-nodes":
             self.query_one(NodeTable).show(result.of_gpus or result, view)
         self.query_one(Inspector).show(result, view)

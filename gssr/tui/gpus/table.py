@@ -11,12 +11,13 @@ from gssr.model.live.live_result import Result
 from gssr.render.cells import fit
 from gssr.render.roles import Role
 from gssr.report.live.gpu_columns import CLASS, MEAN, NAME, NOW, GpuColumn, columns_of, usual
-from gssr.report.live.gpu_filter import passing
+from gssr.report.live.gpu_filter import select_passing
 from gssr.report.live.marked_gpus import legend_of_marks, mark_of
 from gssr.report.live.times_of_run import age_text
 from gssr.tui.gpus.history_table import HistoryTable
 from gssr.tui.keys import key
 from gssr.tui.shared.line_table import MARK, Heading
+from gssr.tui.shared.wall import gpus_shown
 from gssr.tui.view import View
 
 _LONGEST_NAME = 24
@@ -54,13 +55,9 @@ class GpuTable(HistoryTable):
         result = self.result
         if result is None:
             return
-        gpus = np.array(self._view.selection or range(result.n_gpus), np.int64)
-        gpus = gpus[gpus < result.n_gpus]
-        n, self.problem = len(gpus), ""
-        try:
-            gpus = gpus[passing(result, self._view.filter)[gpus]]
-        except ValueError as error:
-            self.problem = str(error)
+        gpus = gpus_shown(result, self._view)
+        n = len(gpus)
+        gpus, self.problem = select_passing(result, gpus, self._view.filter)
         every = columns_of(result)
         self.sort = self.sort if self.sort in every else NAME
         column = every[self.sort]

@@ -19,7 +19,7 @@ _LABEL = 14
 _SHORTER = (
     (" pipe active", " pipe"), ("Graphics engine", "Engine"), ("Memory copy utilization", "Memory copy"),
     (" utilization", " util."), (" received", " in"), (" sent", " out"), ("Memory temperature", "Memory temp."),
-    (" active", ""), ("SM occupancy", "Occupancy"), ("Temperature", "Temp."),
+    (" active", ""), ("SM occupancy", "Occupancy"), ("Temperature", "Temp."), (" communication", " comm."),
 )  # fmt: skip
 """Words that can be left out of a metric's name where there is little room."""
 _TWO_FROM = 50

@@ -72,7 +72,7 @@ def lines_of(result: Result, gpus: Ints, height: int, in_colour: bool) -> list[W
     together = -(-len(nodes) // max(height, 1)) if len(nodes) > 1 else -(-n // max(height, 1))
     if len(nodes) <= 1:
         parts = [gpus[first : first + together] for first in range(0, n, together)]
-        return [WallLine(result.place(int(part[0])), part, at, 1) for at, part in enumerate(parts)]
+        return [WallLine(_name_of(result, part), part, at, 1) for at, part in enumerate(parts)]
     size = min(height // len(nodes), MOST_ROWS) if together == 1 else 1
     if in_colour and together == 1 and not result.by_node:
         return [WallLine(names[at], node, at * size, size, True) for at, node in enumerate(nodes)]
@@ -82,6 +82,12 @@ def lines_of(result: Result, gpus: Ints, height: int, in_colour: bool) -> list[W
         name = names[first] if together == 1 else f"{names[first]} +{len(own) - 1}"
         found.append(WallLine(name, np.concatenate(own), at * size, size))
     return found
+
+
+def _name_of(result: Result, members: Ints) -> str:
+    """Name neighbouring GPUs by the first, and say how many more there are."""
+    first = result.place(int(members[0]))
+    return first if len(members) == 1 else f"{first} +{len(members) - 1}"
 
 
 def parts_of(members: Ints, n: int) -> list[Ints]:
@@ -102,6 +108,8 @@ class Wall(Panel):
 
     lowest = False
     axis = True
+    only: Ints | None = None
+    """Positions of the only GPUs to be shown; None: of those that are selected, else all."""
     seen: WallDrawing | None = None
     """What was drawn last; None before there was anything to draw."""
 
@@ -118,6 +126,13 @@ class Wall(Panel):
         longest = max((len(result.place(gpu)) for gpu in range(min(result.n_gpus, 64))), default=4)
         if len(result.nodes) > self.content_size.height:  # neighbouring nodes share a line
             longest = max(longest, max(map(len, result.nodes[:64])) + len(" +99"))
+        elif (
+            len(result.nodes) == 1
+            and not self.lowest
+            and result.n_gpus > self.content_size.height
+            and not self.in_colour
+        ):
+            longest += len(" +9")  # neighbouring GPUs do
         return min(longest, max(self.content_size.width // 4, 8)) + 1
 
     def name_border(self, result: Result) -> None:
@@ -126,6 +141,9 @@ class Wall(Panel):
             self.border_title = f"lowest {result.noun}s"
         else:
             which = f"every {result.noun}" if not self.view.selection else count(len(self.view.selection), result.noun)
+            if self.only is not None:
+                n = count(len(gpus_shown(result, self.view)), result.noun)
+                which = f"{len(self.only):,} of {n} pass {clean(self.view.filter)}: each"
             legend = legend_of_culprits(result)
             mark = culprit_mark(self.glyphs.levels.isascii())
             self.border_title = f"{which} over time{f'   {mark} {legend}' if legend else ''}"
@@ -147,7 +165,7 @@ class Wall(Panel):
         """Draw all lines with marks, names and means, and below them the times if ``axis``."""
         palette, glyphs = self.palette, self.glyphs
         room = height - self.axis
-        gpus = gpus_shown(result, self.view)
+        gpus = gpus_shown(result, self.view) if self.only is None else self.only
         lines = lowest_of(result, gpus, room) if self.lowest else lines_of(result, gpus, room, self.in_colour)
         cells = cells_of(result, self.cells(result))
         values = fractions(result, in_cells(result, result.grid.values, cells))

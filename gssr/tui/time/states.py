@@ -19,6 +19,8 @@ from gssr.tui.view import View
 
 _LEAST = 0.005
 """A smaller share is not named."""
+_ALONE = {"communication": "exposed comm.", "memory copy": "exposed copies"}
+"""What the states of a GPU in a trace are called that do not count while it computes."""
 
 
 class States(TimePanel):
@@ -53,7 +55,10 @@ class States(TimePanel):
             split, grid = result.part.whole_split, result.part.columns
             if split is None or grid is None:
                 return None
-            return OF_TRACE, average_into_columns(
+            states = OF_TRACE
+            if result.part.level.name == "gpus":
+                states = [own._replace(name=_ALONE.get(own.name, own.name)) for own in OF_TRACE]
+            return states, average_into_columns(
                 np.asarray(split.T), grid.start, grid.width, cells.start, cells.end, cells.n
             )
         breakdown = self._breakdown
@@ -76,15 +81,17 @@ class States(TimePanel):
         states, shares = found
         rows = stacked(shares, height, states, self.palette, self._in_marks)
         at = None if self.view.cursor is None else cells.at(self.view.cursor)
-        named = self._legend(states, shares, result, at)
+        named = self._legend(states, shares, result, at, height)
         labels = [self.strip_of(row, self.left) for row in [*named, *[()] * height][:height]]
         return [
             Strip.join([label, Strip(row)]).adjust_cell_length(width) for label, row in zip(labels, rows, strict=True)
         ]
 
-    def _legend(self, states: list[State], shares: Floats, result: Result, at: int | None) -> list[Row]:
+    def _legend(
+        self, states: list[State], shares: Floats, result: Result, at: int | None, height: int
+    ) -> list[Row]:  # fmt: skip
         """Draw the shares of the states, the largest first, without those below _LEAST: in the cell ``at``, or of the
-        whole window if it is None."""
+        whole window if it is None. If there are more than ``height``, the last row adds up the rest."""
         if at is not None:
             known = np.nan_to_num(shares[:, at])
         elif result.part is not None:
@@ -95,10 +102,15 @@ class States(TimePanel):
             return []
         rows: list[Row] = []
         room = self.left - 11
-        for state in np.argsort(-known, kind="stable").tolist():
-            if known[state] >= _LEAST:
-                own = states[state]
-                mark = Span(f" {own.mark if self._in_marks else '█'} ", own.role)
-                name = Span(f"{own.name[:room]:<{room}}", "dim")
-                rows.append((mark, name, Span(f"{percent(float(known[state])):>7}", "value")))
+        order = [state for state in np.argsort(-known, kind="stable").tolist() if known[state] >= _LEAST]
+        n_named = len(order) if len(order) <= height else max(height - 1, 0)
+        for state in order[:n_named]:
+            own = states[state]
+            mark = Span(f" {own.mark if self._in_marks else '█'} ", own.role)
+            name = Span(f"{own.name[:room]:<{room}}", "dim")
+            rows.append((mark, name, Span(f"{percent(float(known[state])):>7}", "value")))
+        rest = order[n_named:]
+        if rest:
+            name = Span(f"   {f'{len(rest)} more on Why'[:room]:<{room}}", "dim")
+            rows.append((name, Span(f"{percent(float(known[rest].sum())):>7}", "value")))
         return rows

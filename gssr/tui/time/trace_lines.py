@@ -47,7 +47,7 @@ class TraceLines(TraceRows):
 
     def entitle_rows(self, result: Result, part: TracePart) -> None:
         """Name what is shown, how many messages there are, and the levels there are besides."""
-        levels = ", ".join(part.levels)
+        levels = ", ".join("GPUs" if name == "gpus" else name for name in part.levels)
         if part.line_split is not None:
             title = f"process summary: {result.noun} time by what it is for, those alike together"
         else:
