@@ -43,8 +43,8 @@ _COPIED = ("pcie_rx_bytes", "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes")
 _BOTH_WAYS = 0.25
 """From this share of the waiting on a direction of copies has advice of its own: less would not save a quarter of it."""
 _COPY_LESS_BACK = (
-    "send: copy results, checkpoints and logs to the host less often (.cpu(), .item() wait), to pinned memory and "
-    "beside the computation (non_blocking=True, streams)."
+    "send: copy results, checkpoints and logs to the host less often (in PyTorch .cpu() and .item() wait for it), to pinned "
+    "memory and beside the computation."
 )
 _READ_FROM = {"read_bytes": "from its disks", "net_rx_bytes": "from the network"}
 _PREPARE_AHEAD = (
@@ -183,8 +183,8 @@ def io_wait(job: JobEvidence, rule: Rule) -> RuleMatch | None:
 @register_rule(
     "warning", "{share} of the GPU time is spent waiting for copies between host and GPU",
     (*_loss("idle.copies"), _GUESS),
-    "Copy from pinned memory (pin_memory=True) and beside the computation (non_blocking=True, streams); keep on the GPU "
-    "what is used again.",
+    "Copy from pinned memory and beside the computation (PyTorch: pin_memory=True, non_blocking=True; CUDA, HIP: "
+    "cudaMallocHost, hipHostMalloc, streams; OpenACC: async); keep on the GPU what is used again (OpenACC: acc data).",
     needs=(LEAD, _COPIED),
 )  # fmt: skip
 def transfer_bound(job: JobEvidence, rule: Rule) -> RuleMatch | None:
