@@ -80,7 +80,7 @@ class RecognisedFile(NamedTuple):
     def no_recording(self) -> str:
         """Why this is no recording, to follow the file's name in a sentence."""
         if self.kind in FOREIGN:
-            return f"is another tool's ({self.kind}), not a recording: gssr import makes one of it"
+            return f"is a metric file of another tool ({self.kind}), not a recording: gssr import converts it"
         if self.kind in (*DUMPS, *PROFILES):
             return self.no_trace
         return self.problem or f"is a trace ({self.kind}), not a recording"
@@ -122,8 +122,8 @@ _MAGICS = (
 )
 _REPORT = b"NVIDIA Tegra Profiler Report"
 _AS_SQLITE = (
-    "is a report of Nsight Systems as nsys writes it: gssr import {path} makes of it what gssr reads, where nsys is "
-    "installed, and so does nsys export --type sqlite {path}"
+    "is a report of Nsight Systems as nsys writes it: where nsys is installed, gssr import {path} converts it into what "
+    "gssr reads, and so does nsys export --type sqlite {path}"
 )
 NOTHING_INSIDE = "is a folder without a recording or a trace"
 """The problem of a folder of which nothing more is known."""
