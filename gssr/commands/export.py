@@ -242,7 +242,7 @@ def _one_file(options: argparse.Namespace) -> int:
         if not runs:
             return code or fail(no_recording_in(options.places), BAD_INPUT)
         try:
-            _write(runs, options, rules, access_of(found), bar)
+            n_written = _write(runs, options, rules, access_of(found), bar)
         except (RecordingError, ExportError) as error:
             bar.clear()
             return fail(str(error), BAD_INPUT)
@@ -255,14 +255,14 @@ def _one_file(options: argparse.Namespace) -> int:
             bar.clear()
         for sentence in dict.fromkeys(reader.damage for reader in runs if reader.damage):
             code = fail(sentence, BAD_INPUT)
-        return _print_exported(output, len(runs)) or code
+        return _print_exported(output, n_written) or code
 
 
 def _write(
     runs: "Mapping[RunReader, str]", options: argparse.Namespace, rules: "Rules", access: "Access", bar: "ProgressBar"
-) -> None:
-    """Write the runs, each with its recording's path, into the output file. Raises OSError, RecordingError and
-    ExportError."""
+) -> int:
+    """Write the runs, each with its recording's path, into the output file. Returns how many of them are in it. Raises
+    OSError, RecordingError and ExportError."""
     import gzip
 
     from gssr.store.output_file import output_file
@@ -292,10 +292,12 @@ def _write(
             n_left_out = prometheus_summary.write([*runs], rules, stream)
             if n_left_out:
                 tell(f"left out: {n_left_out:,} without samples, or whose GPUs all had later runs")
+            return len(runs) - n_left_out
         else:
             from gssr.convert import openmetrics
 
             openmetrics.write([*runs], stream, bar.show)
+    return len(runs)
 
 
 def _intervals(run: "RunReader", recording: str) -> "Iterator[Timeline]":

@@ -57,7 +57,10 @@ def table(
         loose = max(kept, key=lambda i: columns[i].drop)
         cut = next((i for i in kept if columns[i].cut), 0)
         text = sizes[cut] - (total() - width)
-        if columns[loose].drop == 0 or text >= max(_LEAST_TEXT, sizes[cut] * 2 // 3):
+        is_readable = text >= max(_LEAST_TEXT, sizes[cut] * 2 // 3) and _stay_apart(
+            [_text(row[cut]) for row in rows], text, columns[cut].keep, glyphs
+        )
+        if columns[loose].drop == 0 or is_readable:
             sizes[cut] = max(text, min(sizes[cut], _LEAST_TEXT))
             break
         kept = [i for i in kept if columns[i].drop < columns[loose].drop]
@@ -67,6 +70,11 @@ def table(
     titles: list[Cell] = [(Span(column.title, "dim"),) for column in columns]
     drawn = [titles, *(row for row in rows if any(callable(row[i]) or _text(row[i]) for i in kept))]
     return [clip(_line(columns, cells, sizes, kept, gap, glyphs), width) for cells in drawn]
+
+
+def _stay_apart(texts: Sequence[str], size: int, keep: Literal["start", "end"], glyphs: Glyphs) -> bool:
+    """Tell whether the texts of a column that differ still do when they are cut to this size."""
+    return len({fit(text, size, glyphs.ellipsis, keep) for text in texts}) == len(set(texts))
 
 
 def _text(cell: Cell) -> str:

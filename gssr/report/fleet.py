@@ -298,7 +298,7 @@ class _Page:
         return self._section(f"By {by}", columns, rows, len(groups), f"by {options.sort}")
 
     def causes(self, groups: Sequence[RunGroup]) -> list[Row]:
-        """Draw a table of what the GPU-hours went to, with their share of all of them.
+        """Draw a table of what the GPU-hours went to, with their share of all of them; all causes, so that they add up.
 
         A cause that counts in no run, and whose hours round to none, is left out. Where the page is too narrow for the
         causes' codes, by which the database and JSON know them, a line says how wide it has to be.
@@ -317,7 +317,7 @@ class _Page:
                 self._hours(group.wasted_gpu_hours) if group.wasted_gpu_hours else "-",
                 fixed(100 * group.gpu_hours / total if total else None, 1),
             ]
-            for group in shown[: self._options.most]
+            for group in shown
         ]  # fmt: skip
         rows: list[list[Cell]] = [[*own[:4], (Span(own[4], "value"),), *own[5:]] for own in texts]
         sort = "lost" if self._options.sort == "wasted" else self._options.sort

@@ -51,6 +51,13 @@ def test_columns_go_by_their_order_and_equals_go_together() -> None:
     assert _texts(22)[0].split() == ["metric", "mean"]
 
 
+def test_names_that_differ_are_not_cut_to_the_same_as_long_as_a_column_can_go_instead() -> None:
+    columns = [TableColumn("label"), TableColumn("kWh", "right"), TableColumn("wasted kWh", "right", drop=6)]
+    rows: list[list[Cell]] = [[f"synthetic {name}", "0.10", "0.05"] for name in ("train", "trial")]
+    titles, *drawn = (text_of(row) for row in table(columns, rows, 29, UTF8))
+    assert "wasted" not in titles and [row.split()[1] for row in drawn] == ["train", "trial"]
+
+
 def test_names_that_do_not_fit_keep_the_end_that_tells_them_apart() -> None:
     for name in ("x" * 40 + "node1:7", (Span("! ", "outlier"), Span("x" * 40 + "node1:7", "value"))):
         _, row = table([TableColumn("GPU", keep="end"), TableColumn("%", "right")], [[name, "50.0"]], 24, UTF8)

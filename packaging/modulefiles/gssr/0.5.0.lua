@@ -13,4 +13,3 @@ conflict("gssr")
 -- Where it is installed: README.md of packaging/ says how. tools/ holds the command, and no python.
 local root = "/opt/gssr"
 prepend_path("PATH", pathJoin(root, "tools"))
-prepend_path("MANPATH", pathJoin(root, "share/man"))
