@@ -72,7 +72,7 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> tup
             dense = DENSE_SM
         elif dense < MIXED_SM:
             return sparse, True
-    if not has_others:  # what it runs on few SMs is its own; denser kernels than DENSE_SM are no reason to call others small
+    if not has_others:  # kernels as dense as DENSE_SM are not small, even if this GPU's others are denser
         return _unmixed(active, ratio, min(dense, DENSE_SM), COLLECTIVE_SM), True
     sparse = _unmixed(active, ratio, dense, COLLECTIVE_SM)
     return np.maximum(sparse, _collectives_on_all_sms(evidence, active, cells)), False
