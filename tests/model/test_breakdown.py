@@ -322,3 +322,46 @@ def test_some_gpus_are_booked_as_in_the_whole_job(record: Record) -> None:
             "io_wait",
         }
     assert whole.breakdown.by_gpu[3, POSITIONS["idle.imbalance"]] > 100
+
+
+def test_a_gpu_whose_sm_activity_was_not_read_computes_as_the_others_do() -> None:
+    """Long samples leave some counters out; what was not read is no wait in communication kernels."""
+    sm = np.full((8, 300), 0.82)
+    sm[2] = np.nan
+    assert breakdown_of(evidence(sm_active=sm)).share("communication") < 0.01
+
+
+def test_kernels_of_a_single_gpu_are_as_dense_as_its_own_densest() -> None:
+    """Kernels that memory limits keep 79 % of the SMs busy and copy all the while: none of them is small."""
+    values = {"gr_engine_active": 0.94, "sm_active": 0.74, "pcie_tx_bytes": 4e9, "pcie_rx_bytes": 4e9}
+    assert breakdown_of(evidence(1, **values)).share("working.few_sms") < 0.01
+
+
+def test_few_bins_of_matrix_products_show_how_busy_memory_is_in_them() -> None:
+    """The tensor cores of one GPU of four work in one bin of five, and those of the others not at all."""
+    products = np.where((np.arange(4)[:, None] == 2) & (np.arange(300) % 5 == 0), 0.5, 0.0)
+    values = {"tensor_active": products, "dram_active": np.where(products > 0, 0.3, 0.6)}
+    with np.errstate(divide="raise", invalid="raise"):
+        assert breakdown_of(evidence(4, without=WITHOUT_SMS, **values)).share("communication") < 0.01
+
+
+@pytest.mark.parametrize("is_mixed", [True, False])
+def test_a_cause_in_samples_that_are_all_alike_is_a_guess(is_mixed: bool) -> None:
+    """GPUs idle for 7 % in every sample, and copy a little more the more they idle; or they idle in pauses of their own."""
+    wobble = np.random.default_rng(3).standard_normal(300)
+    idle = 0.07 + 0.01 * wobble if is_mixed else np.where(np.arange(300) % 13, 0.0, 1.0)
+    copied = dict.fromkeys(("pcie_tx_bytes", "pcie_rx_bytes"), 4e9 + 5e8 * wobble if is_mixed else 2e10 * idle)
+    found = judge(evidence(4, noise=0.0, **scaled(1 - idle) | copied | {"gr_engine_active": 1 - idle}))
+    assert found.breakdown is not None
+    assert found.breakdown.share("idle.copies") == pytest.approx(0.07, abs=0.02)
+    assert found.breakdown.confidence[POSITIONS["idle.copies"]] == ("guess" if is_mixed else "inferred")
+    severity = next(each.severity for each in found.verdicts if each.code == "transfer_bound")
+    assert severity == ("info" if is_mixed else "warning")
+
+
+def test_one_busy_core_is_a_guess() -> None:
+    """GPUs idle in pauses of seconds, and each rank keeps one core busy as it does all the time."""
+    active = np.where(np.arange(300) % 30 < 5, 0.0, 0.95)
+    found = breakdown_of(evidence(**scaled(active), workload={"cpu": 1.0, "n_processes": 2.0}))
+    assert found.share("idle.host") == pytest.approx(45 / 300, abs=0.01)
+    assert found.confidence[POSITIONS["idle.host"]] == "guess"

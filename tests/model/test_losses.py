@@ -861,3 +861,19 @@ def test_copies_of_both_directions_have_the_advice_of_both(tmp_path: Path) -> No
     (copies,) = (each for each in analyze(run).judgement.verdicts if each.code == "transfer_bound")
     assert "pin_memory" in copies.advice and "The GPUs also send" in copies.advice
     assert any("of that time the GPUs send more than they receive" in each.text for each in copies.evidence)
+
+
+@pytest.mark.parametrize("backend", ["prometheus", "dcgm"])
+def test_who_is_late_is_not_said_to_change_where_each_gpu_is_read_at_a_moment_of_its_own(backend: str) -> None:
+    """All GPUs wait for 30 % of their time in collectives; a sample shows each at another part of the same steps."""
+    waits = np.random.default_rng(3).uniform(0.0, 0.6, (4, 600))
+    values = scaled(1 - waits) | {"gr_engine_active": 0.93, "sm_active": 0.93 * (0.9 - 0.74 * waits)}
+    told = of(evidence(4, 600, host={}, workload={}, gpus={"backend": backend}, **values))
+    assert told.warned == ["communication_bound" if backend == "prometheus" else "rotating_stragglers"]
+
+
+def test_what_moved_is_told_of_the_traffic_that_counts() -> None:
+    """The network reads all the while, as while GPUs pause; a fabric carries some hundred bytes, then some more."""
+    moved = {"net_rx_bytes": 2e8, "fabric_rx_bytes": during(N, 100, 160, 460.0, 440.0)}
+    told = of(evidence(host=moved, workload={"cpu": 0.4}, **scaled(during(N, 100, 160, 0.0))))
+    assert "network received 0.2 GB/s per node then, as on average" in told.texts("io_wait")

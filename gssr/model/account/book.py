@@ -11,7 +11,6 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.model.account.active_time import split_active_time
 from gssr.model.account.activity import CLEARLY, Activity, measure_activity
-from gssr.model.account.compare_gpus import LONG_SAMPLES
 from gssr.model.account.idle_time import split_idle_time
 from gssr.model.account.other_work import name_other_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
@@ -98,7 +97,8 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
             working += share
         elif name == "communication.waiting":
             spinning = share
-    for name, share in split_idle_time(job, activity, spinning).items():
+    idle_shares, guesses = split_idle_time(job, activity, spinning)
+    for name, share in idle_shares.items():
         book.add(name, np.where(outside, 0.0, used * share))
         if name == "idle.imbalance":
             idling = np.where(outside, 0.0, share)
@@ -110,20 +110,21 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
     breakdown = Breakdown(
         book.by_gpu[places], book.of_some, evidence.nodes, evidence.node_of, evidence.times, evidence.width,
         max(evidence.interval, evidence.width), _error(book.of_some),
-        tuple(_confidence(each.name, job) for each in CATEGORIES), name_other_work(evidence),
+        tuple(_confidence(each.name, job, guesses) for each in CATEGORIES), name_other_work(evidence),
     )  # fmt: skip
     cells = activity.is_known & activity.is_used[:, None]
     shares = (np.where(cells, each, np.nan)[places] for each in (working, idling, spinning))
     return GpuTimeAccount(breakdown, activity.of_gpus(places), *shares)
 
 
-def _confidence(name: str, evidence: Evidence) -> Confidence:
-    """Say how well a category is known from what this recording holds: "measured", "inferred" or "guess"."""
+def _confidence(name: str, evidence: Evidence, guesses: set[str]) -> Confidence:
+    """Say how well a category is known from what this recording holds: "measured", "inferred" or "guess", as those causes
+    of idle time are that ``guesses`` names."""
     series = evidence.series
     if name in ("unmeasured", "unused", "startup", "end", "working.slowed"):
         return "measured"
     if name in ("idle.between_kernels", "idle.unexplained"):
         return "measured" if "gr_engine_active" in series else "inferred"
     if name.startswith("idle."):
-        return "guess" if evidence.interval > LONG_SAMPLES or "gr_engine_active" not in series else "inferred"
+        return "guess" if name in guesses or "gr_engine_active" not in series else "inferred"
     return "inferred" if "sm_active" in series else "guess"

@@ -37,7 +37,7 @@ def longer_than_others(waits: Floats, inside: Flags, evidence: Evidence) -> Floa
     """
     fine = max(1, int(np.ceil(FINE_SECONDS / evidence.width)))
     known = mean_of_groups(np.where(inside, waits, np.nan), fine)
-    n_nodes, together = len(evidence.nodes), _are_read_together(evidence)
+    n_nodes, together = len(evidence.nodes), are_read_together(evidence)
     longer, least = np.zeros_like(waits), np.full((n_nodes, waits.shape[1]), np.nan)
     for node in range(n_nodes):
         of = evidence.node_of == node
@@ -70,7 +70,7 @@ def while_others_work(waits: Floats, inside: Flags) -> Floats | None:
     return np.where(inside, np.minimum(of_others, waits), 0.0)
 
 
-def _are_read_together(evidence: Evidence) -> bool:
+def are_read_together(evidence: Evidence) -> bool:
     """Tell whether the counters of a node's GPUs are means of the same time. An exporter has collected a value up to an
     interval before it is scraped; before Hopper counters take turns, and each is of a part of its interval."""
     return all(

@@ -50,10 +50,13 @@ _LOW = 0.1, 0.3
 _APART = NormalDist().inv_cdf(_LOW[1]) - NormalDist().inv_cdf(_LOW[0])
 
 
-def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) -> dict[str, Floats]:
+def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) -> tuple[dict[str, Floats], set[str]]:
     """Split the time in which no kernel runs. ``spinning`` [n_gpus, n_bins]: the shares of each bin in which GPUs wait in
-    communication kernels. Returns shares [n_gpus, n_bins] of each bin by category, which add up to 1 -
-    ``activity.active``."""
+    communication kernels.
+
+    Returns shares [n_gpus, n_bins] of each bin by category, which add up to 1 - ``activity.active``; and which of the
+    causes are guesses: all if no sample tells waits from work, and one that is as busy while GPUs work as while they idle.
+    """
     idle = np.asarray(1 - activity.active, np.float64)
     inside = np.asarray(activity.is_known & activity.is_used[:, None] & ~(activity.is_startup | activity.is_end), bool)
     left = idle
@@ -104,7 +107,17 @@ def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) ->
     found["idle.input_output"] = found["idle.input_output"] + np.where(streams, left, 0.0)
     found["idle.host"] = found["idle.host"] + np.where(holds_up, left, 0.0)
     found["idle.unexplained"] = np.where(streams | holds_up, 0.0, left)
-    return found
+    guesses = {"idle.input_output", "idle.copies", "idle.host"} if _is_mixed(idle, inside) else set()
+    for name, all_the_while in (("idle.input_output", streams), ("idle.host", holds_up)):
+        if 2 * float(left[all_the_while].sum()) > float(found[name].sum()):
+            guesses.add(name)
+    return found, guesses
+
+
+def _is_mixed(idle: Floats, inside: Flags) -> bool:
+    """Tell whether all samples mix work and waits alike, so that none shows what goes with either. ``idle`` and ``inside``
+    [n_gpus, n_bins]: the idle share of each bin, and the cells that count."""
+    return not inside.any() or float(np.ptp(np.percentile(idle[inside], (5, 95)))) <= MIXED_SPREAD
 
 
 def _streaming(evidence: Evidence, idle: Floats, inside: Flags) -> Flags:
@@ -252,7 +265,7 @@ def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
     seconds = copied / bandwidth
     if not inside.any() or not CLEARLY <= float(seconds[inside].mean()) <= float(idle[inside].mean()):
         return part  # copies that take longer than GPUs idle run beside kernels, and need not be waited for
-    if float(np.ptp(np.percentile(idle[inside], (5, 95)))) > MIXED_SPREAD:
+    if not _is_mixed(idle, inside):
         return part  # samples tell waits from work, and no more is copied in waits
     return np.asarray(np.clip(seconds / np.maximum(idle, 1e-9), 0.0, 1.0), np.float64)
 

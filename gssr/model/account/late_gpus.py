@@ -37,9 +37,11 @@ class LateGpus:
     share: float
 
 
-def find_late_gpus(account: GpuTimeAccount, node_of: Ints) -> LateGpus | None:
-    """Find whom the GPUs of a job wait for. ``node_of`` [n_gpus] numbers the nodes. Returns None if nobody waits, or all
-    wait alike so that nothing tells who is late."""
+def find_late_gpus(account: GpuTimeAccount, node_of: Ints, together: bool) -> LateGpus | None:
+    """Find whom the GPUs of a job wait for. Returns None if nobody waits, or all wait alike, so that nobody is late.
+
+    ``node_of`` [n_gpus] numbers the nodes. ``together``: GPUs are read in one moment; otherwise samples of the same steps
+    show each GPU at another part of them, and nobody need be late who waits less in one."""
     activity, breakdown = account.activity, account.breakdown
     used = np.flatnonzero(activity.is_used)
     if len(used) < 2:
@@ -74,7 +76,7 @@ def find_late_gpus(account: GpuTimeAccount, node_of: Ints) -> LateGpus | None:
     is_clear = are_some_late or float(np.nanmax(by_gpu) - np.nanmin(by_gpu)) > CLEARLY
     if is_clear and float(np.nanstd(by_gpu)) > UNEVEN * usual:
         return LateGpus("imbalance", (), share)
-    if not are_some_late and idles <= spins:  # nobody waits clearly less than the others
+    if not (are_some_late and together) and idles <= spins:  # nobody waits clearly less than the others
         return None
     cells = np.nan_to_num(waits[:, busy])
     is_whole = ((cells > MOSTLY) | (cells < 1 - MOSTLY)).mean() > MOSTLY  # stragglers are late by parts of a bin

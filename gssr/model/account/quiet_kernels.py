@@ -148,7 +148,7 @@ def _memory_of_products(evidence: Evidence, tensor: Floats, memory: Floats) -> F
         known = np.isfinite(tensor[own]) & np.isfinite(memory[own])
         products, moved = tensor[own][known], memory[own][known]
         if len(products) and products.max() > 0:
-            most = products >= float(np.percentile(products, AT_WORK))
+            most = (products >= float(np.percentile(products, AT_WORK))) & (products > 0)
             found[own] = float(np.median(moved[most] / products[most]))
     return found
 

@@ -44,19 +44,13 @@ def find_sparse_kernels(evidence: Evidence, activity: Activity) -> tuple[Floats,
         return nothing
     if "sm_active" not in evidence.series:
         return find_quiet_kernels(evidence, activity, cells), False
-    share, are_small_work = _by_sm_activity(evidence, activity, cells)
-    if are_small_work:
-        return share, True
-    if activity.is_used.sum() < 2:
-        measured = np.where(cells, evidence.series["sm_active"] / np.maximum(activity.active, 1e-9), np.nan)
-        return _unmixed(activity.active, _with_usual_values(measured), DENSE_SM, COLLECTIVE_SM), True
-    return share, False
+    return _by_sm_activity(evidence, activity, cells)
 
 
 def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> tuple[Floats, bool]:
     """Find how long kernels ran that use few SMs, from SM activity. ``cells`` [n_gpus, n_bins]: those that tell how many SMs
-    are busy while kernels run."""
-    active = activity.active
+    are busy while kernels run. Returns the same as ``find_sparse_kernels``."""
+    active, has_others = activity.active, int(activity.is_used.sum()) > 1
     measured = np.clip(np.where(cells, evidence.series["sm_active"] / np.maximum(active, 1e-9), np.nan), 0.0, 1.0)
     known = measured[np.isfinite(measured)]
     if not len(known):
@@ -77,10 +71,12 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> tup
         densest = cells & (ratio >= float(np.percentile(known, 90)))
         links = float(gpu_link_bytes(evidence)[densest].mean())
         is_carried = links >= least_link_rate(evidence) * float(sparse[densest].mean())
-        if is_carried:
+        if is_carried and has_others:
             dense = DENSE_SM
         elif dense < MIXED_SM:
             return sparse, True
+    if not has_others:  # kernels as dense as DENSE_SM are not small, even if this GPU's others are denser
+        return _unmixed(active, ratio, min(dense, DENSE_SM), COLLECTIVE_SM), True
     sparse = _unmixed(active, ratio, dense, COLLECTIVE_SM)
     return np.maximum(sparse, _collectives_on_all_sms(evidence, active, cells)), False
 
@@ -123,6 +119,7 @@ def _collectives_on_all_sms(evidence: Evidence, active: Floats, cells: Flags) ->
 
 
 def _with_usual_values(values: Floats) -> Floats:
-    """Give cells without a value the median of their GPU; 0 where it has none."""
+    """Give cells without a value the median of their GPU, or that of the median GPU if it has none; 0 if no GPU has any."""
     (usual,) = known_percentiles(values.T, (0.5,))
-    return np.where(np.isfinite(values), values, np.nan_to_num(usual)[:, None])
+    of_all = float(np.nanmedian(usual)) if np.isfinite(usual).any() else 0.0
+    return np.where(np.isfinite(values), values, np.nan_to_num(usual, nan=of_all)[:, None])

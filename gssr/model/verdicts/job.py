@@ -10,6 +10,7 @@ from gssr.metrics import DETECTION_METRICS
 from gssr.model.account.active_time import clock_at_work
 from gssr.model.account.activity import AT_WORK, MOSTLY, WORKING_SHARE, does_something
 from gssr.model.account.book import GpuTimeAccount, account_for
+from gssr.model.account.compare_gpus import are_read_together
 from gssr.model.account.late_gpus import FEW_GPUS, LateGpus, find_late_gpus
 from gssr.model.account.quiet_kernels import SAME_CLOCK
 from gssr.model.breakdown.categories import POSITIONS
@@ -131,7 +132,7 @@ class JobEvidence:
         waited for (inferred)."""
         if self.evidence.of_job is not None:
             return None
-        found = find_late_gpus(self.account, self.evidence.node_of)
+        found = find_late_gpus(self.account, self.evidence.node_of, are_read_together(self.evidence))
         if (found is None or not found.gpus) and 0 < len(self.slowed_gpus) <= FEW_GPUS * self.used.sum():
             share = self.breakdown.share("idle.imbalance") + self.breakdown.share("communication.waiting")
             return LateGpus("straggler", tuple(sorted(self.slowed_gpus)), share)

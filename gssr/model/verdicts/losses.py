@@ -12,7 +12,7 @@ from gssr.arrays import Floats
 from gssr.model.account.active_time import ONE_WARP_PER_SCHEDULER
 from gssr.model.account.activity import does_something
 from gssr.model.account.compare_gpus import LONG_SAMPLES
-from gssr.model.account.idle_time import BUSY_CORES, MOVED_BYTES
+from gssr.model.account.idle_time import BUSY_CORES, MORE_WHEN_IDLE, MOVED_BYTES
 from gssr.model.account.link_traffic import is_nvlink_quiet
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.results import Finding
@@ -71,7 +71,7 @@ _TRACE = (
 
 _CRITICAL = Threshold("critical", CRITICAL, "from this share on it is critical")
 _GUESS = Threshold(
-    "guess", 0.1, "if the cause is a guess (as with samples more than 5 s apart), it is a warning from this share on",
+    "guess", 0.1, "if the cause is a guess (as where all samples are alike), it is a warning from this share on",
     "up to 7 % of the time of simulated healthy jobs is put down to such causes",
 )  # fmt: skip
 
@@ -131,8 +131,8 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, *findings: Fi
 
 def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Finding]:
     """Make a finding of the one metric that moved most in the time of the category ``name``: its mean then and over the
-    whole window, or that both are the same. Metrics that moved more then than on average come before all others. [] if
-    nothing moved then, or none of the ``metrics`` was measured."""
+    whole window, or that both are the same. Metrics that moved clearly more then than on average come before all others. []
+    if nothing moved then, or none of the ``metrics`` was measured."""
     weight = job.breakdown.share_over_time(name)
     best: tuple[bool, float, Finding] | None = None
     for metric in metrics:
@@ -147,8 +147,9 @@ def _rates(job: JobEvidence, name: str, metrics: tuple[str, ...]) -> list[Findin
         there_in_words, mean_in_words = words.amount(there, metric), words.amount(mean, metric)
         when = "then, as on average" if there_in_words == mean_in_words else f"then, {mean_in_words} on average"
         text = f"{words.label(metric)} {there_in_words}{per} {when}"
-        if best is None or (there > mean, there) > best[:2]:
-            best = there > mean, there, finding_in_words(metric, there, text)
+        is_more = there >= MORE_WHEN_IDLE * mean
+        if best is None or (is_more, there) > best[:2]:
+            best = is_more, there, finding_in_words(metric, there, text)
     return [best[2]] if best is not None and best[1] > 0 else []
 
 
