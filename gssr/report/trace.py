@@ -524,7 +524,10 @@ def _critical_path(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) ->
     names = distinct_names([clean(part.name) for part, _ in known], _LONGEST_NAME, marks.ellipsis)
     if known:
         each = [f"{name} {took(part.total_ns)} ({took(ns)})" for name, (part, ns) in zip(names, known, strict=True)]
-        text = f"most of it, and in brackets how much earlier it would end without: {'; '.join(each)}"
+        text = (
+            "most of it, and in brackets how much earlier it would end if that took no time and all else as long as it did: "
+            f"{'; '.join(each)}"
+        )
         rows += wrap(text, options.width)
     ranks = sorted(path.by_rank.items(), key=lambda each: -each[1])[:4]
     where = ", ".join(f"{percent(ns / path.length_ns)} on rank {NONE if rank is None else rank}" for rank, ns in ranks)

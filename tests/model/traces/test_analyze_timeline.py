@@ -193,7 +193,7 @@ def test_what_rules_say_of_it() -> None:
         "blocking_calls",
         "low_utilization",
     ]
-    assert "at most" in found.verdicts[0].evidence[-1].text and found.verdicts[0].advice
+    assert "without what waits for it" in found.verdicts[0].evidence[-1].text and found.verdicts[0].advice
     missing = analyze_timeline(training().timeline()).abstentions
     of_calls = dict.fromkeys(
         ("uneven_ranks", "communication_share", "openmp_waits"), "a GPU's work is judged, or no calls are in the trace"
