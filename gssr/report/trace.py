@@ -65,7 +65,7 @@ _CAUSES: dict[Cause, str] = {
     "dependency": "launched, waits for an event or other work",
     "copy": "a copy is launched, waits for its data",
     "unknown": "the trace does not tell what launched it",
-    "outside": "before a GPU's first work, after its last",
+    "outside": "before a GPU's first kernel or copy, after its last",
 }
 
 
@@ -317,8 +317,8 @@ def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
     if len(trace.gpus) > most:
         rows += wrap(f"and {count(len(trace.gpus) - most, 'more GPU')}", options.width, role="dim")
     if apart:
-        rows += wrap("shares of each GPU's span, from its first work to its last; above, of the job's", options.width,
-                     role="dim")  # fmt: skip
+        about = "shares of each GPU's span, from its first kernel or copy to its last; above, of the job's"
+        rows += wrap(about, options.width, role="dim")
     return rows
 
 

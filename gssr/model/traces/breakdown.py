@@ -55,6 +55,7 @@ def breakdown_of(books: Sequence[GpuBook], nodes: Sequence[str | None]) -> Break
                 by_gpu[at, POSITIONS[name]] += seconds.sum()
                 over_time[:, POSITIONS[name]] += seconds
     names = tuple(dict.fromkeys(node or "" for node in nodes))
+    work = "kernel" if any(len(book.kernels.start) or len(book.communication.start) for book in books) else "copy"
     is_matched = matched >= _MATCHED_SHARE * total
     confidence: tuple[Confidence, ...] = tuple(
         "guess" if each.branch == "communication" and not is_matched else "measured" for each in CATEGORIES
@@ -62,7 +63,7 @@ def breakdown_of(books: Sequence[GpuBook], nodes: Sequence[str | None]) -> Break
     return Breakdown(
         by_gpu, over_time, names, np.array([names.index(node or "") for node in nodes], np.int64),
         edges[:-1] / _NS, (end - begin) / n_bins / _NS, 0.0, np.zeros(len(CATEGORIES)), confidence,
-        "computes",
+        {"working.other": "computes", "startup": f"before the first {work}", "end": f"after the last {work}"},
     )  # fmt: skip
 
 

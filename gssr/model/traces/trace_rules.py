@@ -234,7 +234,10 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         return None
     others = f"the other rank {took(middle)}" if len(spent) == 2 else f"the others {took(middle)} in the median"
     words = {"who": gpu.place, "own": took(spent[least]), "others": others}
-    wait, of_that = _waiting_ns(trace), "in which ranks wait in communication for the last one, without what makes it late"
+    wait, of_that = (
+        _waiting_ns(trace),
+        "in which ranks wait in communication for the last one, without what makes it late",
+    )
     if wait is None:
         exposed = np.array([each.exposed_communication_ns for each in trace.gpus], np.float64)
         wait = int(
@@ -262,9 +265,7 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 )  # fmt: skip
 def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if GPUs are idle after a step and before the next, while no data is loaded."""
-    return _while_idle(
-        trace, rule, "between_steps", "idle between steps, and no data was loaded"
-    )
+    return _while_idle(trace, rule, "between_steps", "idle between steps, and no data was loaded")
 
 
 @register_rule(

@@ -233,7 +233,9 @@ def test_lost_time_is_not_called_a_bound_of_what_mending_it_saves() -> None:
     late, mended = two_ranks(20 * MS), two_ranks(0)
     (verdict,) = (each for each in late.verdicts if each.code == "straggling_rank")
     (lost,) = (each for each in verdict.evidence if each.metric == "won")
-    assert lost.value == pytest.approx(10 * 0.02) and (late.span_ns - mended.span_ns) / 1e9 == pytest.approx(2 * 10 * 0.02)
+    assert lost.value == pytest.approx(10 * 0.02) and (late.span_ns - mended.span_ns) / 1e9 == pytest.approx(
+        2 * 10 * 0.02
+    )
     assert lost.text.startswith("lost: 200 ms of the GPUs' time") and lost.text.endswith("without what makes it late")
     assert "at most" not in " ".join(finding.text for every in late.verdicts for finding in every.evidence)
 
