@@ -1,6 +1,7 @@
 """Time as its user works it: zoom and scrub by keys and by the mouse, events, states, and a trace's tracks with what belongs
 together."""
 
+import re
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gssr.backends.synthetic.bulk import generate
+from gssr.commands.tui import watches_of
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces.flows import flow_between, launch_flows, partner
@@ -30,7 +32,7 @@ from gssr.tui.time.wall import TimeWall
 from gssr.tui.view import View
 from tests.fakes.growing import Growing
 from tests.fakes.training import training
-from tests.looking import live_screen, seen, until, work
+from tests.looking import live_screen, looked_at, seen, until, work
 
 
 @pytest.fixture(scope="module")
@@ -353,6 +355,15 @@ def test_flows_lead_from_launches_to_kernels() -> None:
         assert flow_between(part.trace, part.lanes, cause, kernel) in flows
 
     work(app, steps, (160, 48))
+
+
+def test_lines_of_a_trace_are_marked_as_elsewhere_and_told_apart_by_their_names() -> None:
+    sample = Path(__file__).parents[1] / "traces" / "samples" / "straggler-2025.6.sqlite"
+    (text,) = looked_at(*watches_of([str(sample)]), views=[View(screen="time")], size=(60, 24))
+    lines = [line for line in text.splitlines() if re.search(r"[:.…]p?i?d?\d*400[01] ", line)]
+    assert len({re.sub(r"[>▲]", "", line).split()[0] for line in lines}) == 2
+    (blamed,) = (line for line in lines if "4001 " in line)
+    assert "▲" in blamed and not any("▲" in line for line in lines if line != blamed)
 
 
 def test_a_line_has_a_head_and_goes_nowhere_else() -> None:
