@@ -76,7 +76,7 @@ def headline(breakdown: Breakdown, leading_loss: LeadingLoss | None = None) -> s
     if leading_loss is not None:
         lost = f"{percent(leading_loss.share)} is {clean(leading_loss.text)}"  # it may name a node
     elif CATEGORIES[most].branch == "communication" and min(in_communication) >= LEAST_SHOWN:
-        lost = f"{percent(sum(in_communication))} is spent in communication"
+        lost = f"{percent(sum(in_communication))} is spent on communication alone"
     elif float(shares[most]) >= LEAST_SHOWN:
         lost = f"{percent(float(shares[most]))} is {breakdown.lost_to(most)}"
     else:

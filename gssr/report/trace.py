@@ -31,12 +31,13 @@ from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, count, fixed, percent, quantity
 from gssr.render.table import Cell, TableColumn, table
+from gssr.render.verdicts import command_rows
 from gssr.report.about import note_rows
 from gssr.report.breakdown import breakdown_section
 from gssr.report.call_tree import call_rows, shares_of
 from gssr.report.exchange import exchange_rows, io_rows
 from gssr.report.json_document import breakdown_object, number, verdict_object
-from gssr.report.kernel_profiles import command_rows, first_launch, profile_command, profile_object
+from gssr.report.kernel_profiles import first_launch, profile_command, profile_object
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
 SCHEMA = "gssr.trace/1"
@@ -378,7 +379,11 @@ def _kernels(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[
     if longest is not None and (command := profile_command(longest.name, longest.others)) is not None:
         share = f"{_fit_name(longest.name)} takes {percent(longest.share)} of the time of all kernels"
         text = f"{share}; to measure {first_launch(longest.name, longest.others)}:"
-        rows += [(), *remark(text, options.width, "plain", label="profile"), *command_rows(command, options.width)]
+        rows += [
+            (),
+            *remark(text, options.width, "plain", label="profile"),
+            *command_rows(command, options.width, role="value"),
+        ]
     return rows
 
 

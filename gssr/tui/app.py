@@ -191,8 +191,8 @@ class LiveScreen(KeysInOrder):
         """The text that stands on the screen until there is a recording."""
         self.reading = ""
         """The text that stands on the screen until the first result."""
-        self.file = ""
-        """The recording's name in commands that a screen advises; empty for one that is gone with the screen."""
+        self.files: tuple[str, ...] = ()
+        """What commands that a screen advises name; nothing for a recording that is gone with the screen."""
         self._newest: Results = ()
         self._panes: dict[ScreenName, ScreenPane] = {}
         self._offered: tuple[bool, ...] = ()
@@ -437,12 +437,12 @@ class LiveScreen(KeysInOrder):
         return "no sample yet" if result.n_gpus else "no GPU was recorded"
 
     def _name_file_in_advice(self, result: Result) -> Result:
-        """Return the result with the recording's name in the commands of its advice; as it is without a name or a
+        """Return the result with the names of what is looked at in the commands of its advice; as it is without names or a
         judgement."""
         found = result.judgement
-        if found is None or not self.file:
+        if found is None or not self.files:
             return result
-        return result.with_judgement(_naming_file(found, self.file))
+        return result.with_judgement(_naming_files(found, self.files))
 
     def _select(self, wanted: tuple[str, ...]) -> None:
         """Look at the GPUs that these names mean; a notice if they mean none. They are asked for only once."""
@@ -870,8 +870,8 @@ class LiveScreen(KeysInOrder):
 
 
 @once
-def _naming_file(judgement: Judgement, file: str) -> Judgement:
-    return replace(judgement, verdicts=naming(judgement.verdicts, [file]))
+def _naming_files(judgement: Judgement, files: tuple[str, ...]) -> Judgement:
+    return replace(judgement, verdicts=naming(judgement.verdicts, files))
 
 
 def _is_held(descriptor: int) -> bool:

@@ -19,7 +19,7 @@ from gssr.report.live.times_of_run import in_part, judged_part_text
 from gssr.tui.shared.panel import Drawing
 from gssr.tui.view import View
 
-_WORDS = {"working": "works", "communication": "communicates", "idle": "is idle"}
+_WORDS = {"working": "works", "communication": "only communicates", "idle": "is idle"}
 _MOST_GPUS = 8
 _LEAST_NAME, _MOST_NAME = 16, 44
 _NUMBERS = 27
