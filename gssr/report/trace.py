@@ -569,8 +569,8 @@ def _fit_name(name: str) -> str:
 
 
 def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Draw a table of the steps, each with its mean over the ranks, the longest, and how long the GPUs were busy; no
-    rows without steps."""
+    """Draw a table of the steps, each with its first begin, its mean over the ranks, the longest, and how long the GPUs were
+    busy; no rows without steps."""
     if not trace.steps:
         return []
     width = options.width
@@ -579,9 +579,11 @@ def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Ro
         by_name.setdefault(step.name, []).append(step)
     rows = section("Steps", width, marks, count(len(by_name), "step"))
     ranks = len({step.rank for step in trace.steps}) > 1
+    several = len(by_name) < len(trace.steps)
     head = (
-        TableColumn("step"), TableColumn("begins at", "right", drop=2), TableColumn("lasts", "right"),
-        *((TableColumn("longest", "right"), TableColumn("on", "left", drop=1)) if ranks else ()),
+        TableColumn("step"), TableColumn("begins at", "right", drop=2),
+        TableColumn("mean" if several else "lasts", "right"),
+        *((TableColumn("longest", "right"),) if several else ()), *((TableColumn("on", "left", drop=1),) if ranks else ()),
         TableColumn("busy %", "right"),
         TableColumn("", least=8, most=30, drop=3),
     )  # fmt: skip
@@ -593,14 +595,17 @@ def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Ro
         known = [step for step in own if step.busy_ns is not None]
         busy = sum(step.busy_ns or 0 for step in known) / max(sum(step.length_ns for step in known), 1)
         length = sum(step.length_ns for step in own)
-        spread = [took(last.length_ns), f"rank {NONE if last.rank is None else last.rank}"] if ranks else []
+        spread = [took(last.length_ns)] if several else []
+        spread += [f"rank {NONE if last.rank is None else last.rank}"] if ranks else []
         lines.append(
-            [fit(name, 32, marks.ellipsis), took(own[0].start_ns), took(length / len(own)), *spread,
+            [fit(name, 32, marks.ellipsis), took(min(step.start_ns for step in own)), took(length / len(own)), *spread,
              f"{100 * busy:.1f}" if known else NONE, partial(bar, length / len(own) / max(longest, 1), glyphs=marks)]
         )  # fmt: skip
     rows += table(head, lines, width, marks) if lines else []
     lengths = np.array([step.length_ns for step in trace.steps])
-    text = f"median {took(float(np.median(lengths)))}, from {took(int(lengths.min()))} to {took(longest)}"
+    text = f"shortest {took(int(lengths.min()))}, median {took(float(np.median(lengths)))}, longest {took(longest)}"
+    text += ": from begin to end of the range that marks a step"
+    text += "; GPUs may run its work later" if trace.gpus else ""
     return rows + wrap(text, width, role="dim")
 
 
