@@ -74,7 +74,7 @@ def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Ro
             [
                 (Span(f"{look.marked(options.ascii)} ", look.role), Span(breakdown.label(at))),
                 percent(float(shares[at])), *([percent(float(breakdown.error[at]))] if has_error else []),
-                spell(float(seconds[at])), breakdown.confidence[at],
+                spell(float(seconds[at])), breakdown.known_by(at),
             ]
         )  # fmt: skip
     rest = 1 - float(shares[shown].sum())

@@ -41,7 +41,7 @@ class Breakdown:
     at ``times`` (unix s) and are ``width`` seconds long. ``resolution`` is the length of what a sample tells, s: shorter
     waits are shares of a mixture. ``error`` [n_categories]: by how much each share differs between every other bin and the
     rest, half of it. ``confidence``: how each is known. ``labels``: what categories, by name, are called here in place of
-    their own label.
+    their own label. ``is_matched_by_name``: whether communication is inferred from kernels of the same name on several GPUs.
     """
 
     by_gpu: Floats
@@ -54,6 +54,7 @@ class Breakdown:
     error: Floats
     confidence: tuple[Confidence, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
+    is_matched_by_name: bool = False
 
     def label(self, at: int) -> str:
         """Say what GPUs do in the category at this position in CATEGORIES."""
@@ -62,6 +63,11 @@ class Breakdown:
     def lost_to(self, at: int) -> str:
         """Say the same at the end of "25 % is ..."."""
         return self.labels.get(CATEGORIES[at].name, CATEGORIES[at].lost_to)
+
+    def known_by(self, at: int) -> str:
+        """Say how the category at this position in CATEGORIES is known."""
+        is_by_name = self.is_matched_by_name and CATEGORIES[at].branch == "communication"
+        return "matched by name" if is_by_name else self.confidence[at]
 
     @property
     def is_work_unknown(self) -> bool:
