@@ -218,9 +218,10 @@ def _open_content(
         elif traces_among(names[:1], (MEMORY,)):
             from gssr.model.traces.memory_over_time import REQUESTED
 
-            if options.screen is not None and begin.view.screen != "time":
-                raise ValueError(f"--screen: {names[0]} holds memory over time: its screen is time")
-            begin = begin._replace(view=replace(begin.view, screen="time", metric=REQUESTED))
+            if options.screen is not None and begin.view.screen not in ("time", "calls"):
+                raise ValueError(f"--screen: {names[0]} holds memory over time: its screens are time and calls")
+            shown = begin.view.screen if options.screen is not None else "time"
+            begin = begin._replace(view=replace(begin.view, screen=shown, metric=REQUESTED))
     except ValueError as error:
         return fail(str(error), USAGE)
     run_id = None

@@ -87,8 +87,8 @@ def kernels_page(
     if next_kernel is not None and (command := profile_command(next_kernel.name, next_kernel.others)) is not None:
         rows += section("Which next?", width, marks)
         text = (
-            f"Of the kernels that compute and match no measured one by name, {_sentence_name(next_kernel.name)} has the most "
-            f"time in the trace, {percent(next_kernel.share)} of that of all kernels. To measure "
+            f"Of the kernels that compute and match no measured one by name, {_sentence_name(next_kernel.name)} has the "
+            f"most time in the trace, {percent(next_kernel.share)} of that of all kernels. To measure "
             f"{first_launch(next_kernel.name, next_kernel.others)}:"
         )
         rows += [*wrap(text, width), *command_rows(command, width, role="value")]

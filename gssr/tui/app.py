@@ -539,7 +539,7 @@ class LiveScreen(KeysInOrder):
 
     def _offer_screens(self) -> None:
         """Show the tabs that have something to show: Compare with a second run, Calls with a trace; of a profile
-        nothing but Calls, of PyTorch's memory nothing but Time."""
+        nothing but Calls, of PyTorch's memory nothing but Time and Calls."""
         tabs, offered = self.query_one("#tabs", Tabs), tuple(self._offers(tab.name) for tab in TABS)
         if offered == self._offered:
             return
@@ -553,7 +553,7 @@ class LiveScreen(KeysInOrder):
         if part is not None and part.trace.profile is not None:
             return name == "calls"
         if part is not None and part.trace.sources[0].format == "memory":
-            return name == "time"
+            return name in ("time", "calls")
         if name == "calls":
             return part is not None or self.view.screen == "calls"
         return name != "compare" or len(self._watches) > 1
@@ -569,6 +569,8 @@ class LiveScreen(KeysInOrder):
         title = TITLES[name]
         if result.part is not None and result.part.trace.profile is not None:
             return f"There is no {title}: a profile holds sums of calls, which {TITLES['calls']} shows."
+        if result.part is not None and result.part.trace.holders:
+            return f"There is no {title} of memory: {TITLES['time']} and {TITLES['calls']} show it."
         if name == "compare":
             return f"There is no {title}: only one run is open. gssr tui A B opens two."
         if result.traced:

@@ -17,7 +17,7 @@ from gssr.model.traces.gpu_book import GpuBook
 from gssr.model.traces.io import FileCalls
 from gssr.model.traces.lengths import Lengths, LengthStatistics
 from gssr.model.traces.messages import CollectiveUse, Exchange
-from gssr.traces.timeline import Category, Clock, TraceSource, Track
+from gssr.traces.timeline import Category, Clock, MemoryHolder, TraceSource, Track
 
 Cause = Literal["host", "launch", "dependency", "copy", "unknown", "outside"]
 CAUSES: tuple[Cause, ...] = ("host", "launch", "dependency", "copy", "unknown", "outside")
@@ -356,6 +356,8 @@ class TraceAnalysis:
     """What CUPTI counted in kernels; empty where it did not."""
     sampled_functions: tuple[SampledFunction, ...] = ()
     """Functions in which samples found the program; empty without samples."""
+    holders: tuple[MemoryHolder, ...] = ()
+    """What held memory when GPUs held the most; empty but of what PyTorch wrote about memory."""
 
     def critical_path(self, wins: int = MOST_WINS) -> CriticalPath | None:
         """Find the critical path, and what shortening the first ``wins`` names on it would win. None where the graphs were
