@@ -24,8 +24,12 @@ INTRODUCTION = """\
 
 <!-- Made from the catalogue by docs/make_metrics.py: change that, not this. -->
 
-These names are the columns of `samples`, the keys of `analyze --json` and the values of `--metrics`. Ratios are stored as
-0-1. A value that was not measured is NULL, never 0. In Python:
+What GSSR measures of each GPU: what each metric means, what it does not mean, what is [ordinary for SM
+active](#what-is-ordinary-for-sm-active), where the values come from, and how the [score](#score) is made of them.
+
+The names are the columns of the table `samples` in a recording, the keys of `gssr analyze --json` and the values of
+`gssr profile --metrics`. Ratios are stored as 0-1, and shown as percentages. A value that was not measured is NULL, never 0.
+In Python:
 
     >>> import gssr
     >>> [metric.unit for metric in gssr.METRICS if metric.name == "power_usage"]
@@ -35,28 +39,61 @@ These names are the columns of `samples`, the keys of `analyze --json` and the v
 MEANING = """
 ## What they mean
 
-A *gauge* is a state at the sample's time or averaged up to it, a *rate* is per second, for a *counter* only
-differences matter, *bits* are flags.
-
 An *SM* (streaming multiprocessor) is one of the GPU's processors; an H100 has 132. It runs threads in groups of 32, the
-*warps*. A *pipe* is the part of an SM for one kind of arithmetic: FP64, FP32 and FP16 are numbers of 64, 32 and 16 bits,
-and the *tensor cores* multiply matrices. *DRAM* is the GPU's own memory. *PCIe* connects GPU and host, *NVLink* the GPUs
-with each other, and *C2C* a GPU with the Grace CPU beside it.
+*warps*. A *pipe* is the part of an SM for one kind of arithmetic: FP64, FP32 and FP16 are floating-point numbers of 64, 32
+and 16 bits, and the *tensor cores* multiply matrices. A *kernel* is a function that runs on the GPU. *DRAM* is the GPU's own
+memory. *PCIe* connects GPU and host, *NVLink* the GPUs with each other, and *C2C* a GPU with the Grace CPU beside it.
+*MIG* divides one GPU into several smaller ones.
+
+In the column *Kind*, a *gauge* is a state at the time of the sample, or averaged up to it; a *rate* is per second; of a
+*counter* only differences mean something; *bits* are flags.
+"""
+
+ORDINARY = """
+## What is ordinary for SM active
+"""
+GUIDE = "https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html"
+ACME = "[Characterization of Large Language Model Development in the Datacenter](https://arxiv.org/abs/2403.07648)"
+SM_ACTIVE = (
+    (
+        "80 % or more",
+        'is "necessary, but not sufficient, for effective use of the GPU"',
+        f"NVIDIA, [DCGM user guide]({GUIDE}), profiling metrics",
+    ),
+    ("below 50 %", '"likely indicates ineffective GPU usage"', "the same"),
+    (
+        "about 40 %",
+        "is the median in two clusters on which language models were developed, in 2023; GPU utilization had a median of "
+        "97 and 99 % there",
+        f"Hu et al., {ACME}, NSDI 2024",
+    ),
+    ("about 20 %", "is the median in PAI, a cluster of Alibaba for deep learning of many kinds", "quoted there"),
+)
+"""Published values of SM active: which, what is said of them, and by whom."""
+SIMULATED = "is what steps of healthy jobs of seven kinds have, without start-up and waits: **simulated**, not measured"
+ORDINARY_MEANS = """
+So in these clusters at least half of the values lay where NVIDIA calls the use likely ineffective: what is usual is less
+than what is possible. A low value says that SMs have no work; it does not say why. The
+[breakdown](verdicts.md#where-the-gpu-time-goes) tells waiting from kernels that are too small, and says how much of each is
+ordinary. The mean of a whole job is lower than that of its steps, because it includes start-up and waits.
 """
 
 SOURCES = """
 ## Where they come from
 
-Field ids of NVIDIA DCGM and metric ids of NVML's GPM (Hopper and newer), with the factor that gives the stored unit.
-Both read the same counters: [which of the two is taken](profile.md#dcgm-or-gpm).
+DCGM (Data Center GPU Manager) is a service of NVIDIA's that runs on the node. NVML is the library of NVIDIA's driver, and
+GPM (GPU performance monitoring) its part that reads the same hardware counters as DCGM, on Hopper and newer. The table has
+the ids of DCGM's fields and of GPM's metrics, with the factor that gives the stored unit. [Which of the two is
+taken](profile.md#dcgm-or-gpm).
 """
 
 ON_AMD = """
 ## On AMD's GPUs
 
-Fields of the driver's `gpu_metrics` (backend `amd`), or files beside it, with their factors. Columns and keys have the names
-above; pages and screens say *{nvlink}* for `nvlink_tx_bytes`, *{clock}* for `sm_clock`, and CUs for SMs. All this
-follows the driver's source and has not been checked on hardware.
+The table has the fields of the file `gpu_metrics` in which AMD's driver says how each GPU does (backend `amd`), or files
+beside it, with their factors. Columns and keys have the names above. Pages and screens use AMD's words: *{nvlink}* for
+`nvlink_tx_bytes`, *{clock}* for `sm_clock`, and CUs (compute units) for SMs. All this follows the driver's source and has
+not been checked on hardware.
 """
 
 NOT_ON_AMD = """
@@ -67,30 +104,32 @@ with NVML alone.
 DERIVATION = """
 ## Derived
 
-Computed from others, never stored, shown like metrics.
+These metrics are computed from others. They are never stored, but shown like metrics.
 """
 
 REASONS = """
 ## Clock event reasons
 
-The flags of `clock_event_reasons`. Summaries give the share of samples in which each is set.
+These are the flags of `clock_event_reasons`: they say why the clocks are where they are. Summaries give the share of
+samples in which each flag is set.
 """
 
 SCORE = """
 ## Score
 
-One number from 0 to 1 for how full the GPU's compute units are. It is
+The score is one number from 0 to 1 for how full the GPU's compute units are. It is
 **{caveat}**.
-Three means go into it: *A* of `sm_active`, *F* of `flop_active` and *O* of `sm_occupancy`, over all non-NULL samples of all
-GPUs in the window, start-up and waits included (`-d leading` leaves start-up out); a GPU's score is from its own samples.
+Three means go into it: *A* of `sm_active`, *F* of `flop_active` and *O* of `sm_occupancy`, over all samples of all GPUs in
+the window that have a value. Start-up and waits are included (`-d leading` leaves start-up out). The score of a single GPU
+is made of its own samples.
 
 ![The score by F: from F 0.3 on four curves for four values of O are one line](../screenshots/score.png)
 
 **How it behaves.** *F* is a sum over four kinds of pipes: FP64, FP32, FP16 and tensor. With one of them full all the time it
 is 1, and the score at most 0.913. Only programs that keep several kinds busy at once come nearer to 1.
 
-*A* counts below 0.3 alone: with F 0.48 and O 0.21 an SM activity of 0.1, 0.2, 0.3 and 1 gives 0.53, 0.62, 0.63 and 0.63.
-With *A* at 0.8:
+*A* matters only below 0.3: with F 0.48 and O 0.21 an SM activity of 0.1, 0.2, 0.3 and 1 gives a score of 0.53, 0.62, 0.63
+and 0.63. With *A* at 0.8 the score is:
 
 | F | O = 0.1 | O = 0.3 | O = 0.6 | O = 1 |
 | --- | --- | --- | --- | --- |
@@ -103,24 +142,26 @@ With *A* at 0.8:
 | 0.5 | 0.65 | 0.65 | 0.65 | 0.65 |
 | 1 | 0.91 | 0.91 | 0.91 | 0.91 |
 
-From F 0.3 on it says how busy the arithmetic pipes are, and nothing else. Below that occupancy counts, and where occupancy
-is high the score *falls* when a program begins to do more arithmetic (from F 0 to about 0.15). So do not tune for the score:
-remove what the [breakdown](verdicts.md#where-the-gpu-time-goes) calls lost. Less idle time raises all three means, and the
-score with them wherever F is above 0.15.
+From F 0.3 on the score says how busy the arithmetic pipes are, and nothing else. Below that, occupancy matters, too. If
+occupancy is high, the score even *falls* when a program begins to do more arithmetic (from F 0 to about 0.15). So do not
+tune for the score: remove what the [breakdown](verdicts.md#where-the-gpu-time-goes) calls lost. Less idle time raises all
+three means, and the score with them wherever F is above 0.15.
 
 **What raises it**: less time in which GPUs wait, and pipes that are active for more of the time. **What can't**: a higher
 SM activity above 0.3, and higher occupancy from F 0.3 on. A program that is limited by memory stays low, however well it is
 written. `gssr analyze -v high` says of a run what a tenth more of each input alone would do.
 
-**What programs reach**, and the points in the picture: steps of healthy jobs in a simulator
-(`tests/fakes/jobs/healthy.py`), whose author took these values as usual for such programs. They are not measured: no public
-recording of the counters was found. Start-up and waits make the score of a whole run lower.
+**What programs reach**: the table shows steps of healthy jobs in a simulator (`tests/fakes/jobs/healthy.py`); these are
+also the points in the picture. The simulator's author took these values as usual for such programs. They are not
+measured: no public recording of these counters for such a program was found. Start-up and waits make the score of a whole
+run lower.
 {typical}
-A large matrix product (GEMM) that keeps the tensor cores active for 80 or 95 % of the time scores {gemm}. One
-published figure of real GPUs comes near: training with NVIDIA's [Megatron-Core](https://github.com/NVIDIA/Megatron-LM) does
-up to 47 % of the arithmetic that H100s could do (MFU), so F is at least 0.47 and the score at least {megatron}. A score of
-0.35 can be all that a stencil reaches, and about half of what such training does: there is no grade, and scores of different
-programs don't compare.
+A large matrix product (GEMM) that keeps the tensor cores active for 80 or 95 % of the time has a score of {gemm}. One
+published figure of real GPUs says something about F: training with NVIDIA's
+[Megatron-Core](https://github.com/NVIDIA/Megatron-LM) does up to 47 % of the arithmetic that H100s could do (this share
+is called MFU, model FLOP utilization). So F is at least 0.47 there, and the score at least {megatron}. A score of 0.35
+can be all that a stencil reaches, and is about half of what such training reaches. So no score is a grade, and scores of
+different programs can't be compared.
 
 If an input is missing (neither DCGM nor GPM, or an AMD GPU), there is no score.
 
@@ -140,31 +181,31 @@ EFFICIENCIES = """
 
     parallel efficiency = load balance × communication × orchestration
 
-Three ratios from 0 to 1 whose product is the share of the measured GPU time in which the GPUs work. Work at lower clocks
-and on few SMs is among it, so the product is larger than what the page says "computes" where there is such work. They
-tell which of three things to mend first. The page shows them below the [breakdown](verdicts.md#where-the-gpu-time-goes),
-the JSON object as `efficiency` of `breakdown`. Let *C* be the time in which a GPU computes (all of `working` in the
-breakdown), and *B* that in which it computes or communicates (`working` and `communication`), both as shares of the time
-in which that GPU was measured.
+The efficiencies are three ratios from 0 to 1. Their product is the share of the measured GPU time in which the GPUs work,
+and they tell which of three things to mend first. Work at lower clocks and on few SMs counts as work here, so where there
+is any the product is larger than what the page says "computes". The page shows the efficiencies below the
+[breakdown](verdicts.md#where-the-gpu-time-goes), the JSON object as `efficiency` of `breakdown`. Let *C* be the time in
+which a GPU computes (all of `working` in the breakdown), and *B* the time in which it computes or communicates (`working`
+and `communication`), both as shares of the time in which that GPU was measured.
 
 | Name | What it is | What it says when it is low |
 | --- | --- | --- |
 | `load_balance` | mean of *C* over the GPUs / largest *C* | some GPUs compute much longer than others |
-| `communication` | largest *C* / largest *B* | collectives that no computation hides |
+| `communication` | largest *C* / largest *B* | the GPUs communicate while nothing computes |
 | `orchestration` | largest *B* | the host leaves even the busiest GPU without work |
 | `parallel` | their product: the mean of *C* | |
 
-They follow the efficiencies of POP (the Performance Optimisation and Productivity centre of excellence) as TALP has them
-for devices (arXiv 2603.26576). Ours differ from TALP's:
+They follow the efficiencies of POP (the Performance Optimisation and Productivity centre of excellence), as the tool TALP
+computes them for GPUs (arXiv 2603.26576). GSSR's differ from TALP's:
 
-- TALP watches the calls of a program from within. Ours are read from samples of counters, so they have the breakdown's
-  confidence and error, and need nothing of the program.
-- Computing is all of `working`, with kernels too small for a GPU and what lower clocks cost. Communication is collective
+- TALP watches the calls of a program from within. GSSR computes them from samples of counters, so they are as uncertain
+  as the breakdown, and need nothing of the program.
+- Computing is all of `working`, kernels too small for a GPU and what lower clocks cost included. Communication is collective
   kernels. A GPU that waits for a copy is idle, so copies lower orchestration.
-- They are by GPU, not by process: several ranks on one GPU are one.
+- They are computed by GPU, not by process: several ranks on one GPU count as one.
 - Only time that was measured counts. GPUs that did nothing, start-up and end count as time without work.
 
-There are none (`null`) if nothing was measured or no GPU computed.
+The efficiencies are unknown (`null`) if nothing was measured or no GPU computed.
 
     >>> from gssr.model.breakdown.result import Efficiency
     >>> round(Efficiency(load_balance=0.8, communication=0.9, orchestration=0.95).parallel, 2)
@@ -184,6 +225,10 @@ def page() -> str:
             ((f"`{m.name}`", unit(m), m.kind, m.meaning, m.pitfalls) for m in METRICS),
         )
     )
+    activities = [inputs_of(name)[0] for name in PROGRAMS]
+    simulated = f"{100 * min(activities):.0f} to {100 * max(activities):.0f} %"
+    rows = (*SM_ACTIVE, (simulated, SIMULATED, "[what programs reach](#score)"))
+    parts += [ORDINARY, "\n", table(("SM active", "What is said of it", "Source"), rows), ORDINARY_MEANS]
     parts.append(SOURCES)
     parts.append(
         "\n"
@@ -200,7 +245,7 @@ def page() -> str:
     parts.append(
         "\n"
         + table(
-            ("Metric", "Source", "What is other there"),
+            ("Metric", "Source", "What differs there"),
             ((f"`{m.name}`", m.amd.source, m.amd.differs or "–") for m in METRICS if m.amd),
         )
     )

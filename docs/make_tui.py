@@ -39,13 +39,19 @@ WHERE: tuple[tuple[str, tuple[type[LiveScreen] | type[Widget], ...]], ...] = (
     ("Everywhere", (LiveScreen,)),
     ("A card on Job", (VerdictCard,)),
     ("Every table", (LineTable,)),
-    ("GPUs", (GpusPane, GpuTable, NodeTable)),
-    ("Time: the panels over one axis", (TimePane, TimePanel)),
-    ("Time, of a trace", (TraceRows, TraceLines, TraceLanes)),
+    ("GPUs", (GpusPane,)),
+    ("GPUs, in the list", (GpuTable,)),
+    ("GPUs, in the list of nodes", (NodeTable,)),
+    ("Time", (TimePane, TimePanel)),
+    ("Time with a trace", (TraceRows,)),
+    ("Time with a trace, on a line", (TraceLines,)),
+    ("Time with a trace, on an interval", (TraceLanes,)),
     ("Balance: the bars", (GpuBars,)),
     ("Why: the cards", (Causes,)),
     ("Compare", (ComparePane,)),
-    ("Calls", (CallsPane, CallTable, CallTreeTable)),
+    ("Calls", (CallsPane,)),
+    ("Calls, in a table", (CallTable,)),
+    ("Calls, in the call tree", (CallTreeTable,)),
 )
 
 

@@ -62,7 +62,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def server(published: str, requires: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Prometheus that holds two exported runs, and scrapes what a job publishes."""
+    """A Prometheus that holds two exported runs, and scrapes what a job publishes, and what the last runs came to."""
     requires("prometheus", "promtool", package="prometheus")
     folder = tmp_path_factory.mktemp("prometheus")
     names = []
@@ -82,6 +82,8 @@ def server(published: str, requires: Any, tmp_path_factory: pytest.TempPathFacto
                 connection.execute(f"UPDATE {table} SET run_id = ?", (f"short{number}",))
             connection.execute("UPDATE samples SET time = time + ?", (LATER - BEGIN + number * (MINUTE + PAUSE),))
     assert main(["export", *names, "--format", "openmetrics", "-o", str(folder / "runs.txt")]) == 0
+    assert main(["export", *names, "--format", "prometheus", "-o", str(folder / "last.prom")]) == 0
+    scraped = published + (folder / "last.prom").read_text()
     make_blocks(folder, "runs.txt")
 
     class Node(BaseHTTPRequestHandler):
@@ -89,7 +91,7 @@ def server(published: str, requires: Any, tmp_path_factory: pytest.TempPathFacto
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.end_headers()
-            self.wfile.write(published.encode())
+            self.wfile.write(scraped.encode())
 
         def log_message(self, *_: object) -> None:
             pass
@@ -224,6 +226,16 @@ def test_gssr_asks_the_server_for_what_the_dashboards_show(server: str) -> None:
     both = read_server(server, BEGIN, BEGIN + 100, ImportHints(interval=5.0), None)
     assert sum(len(piece.time) for piece in both.pieces) > 0
     assert both.job_id is None and any("2 runs of GSSR are in it" in note.text for note in both.notes)
+
+
+def test_the_documented_query_finds_the_hours_that_idle_gpus_cost_each_user(server: str) -> None:
+    page = (FOLDER.parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
+    query = page.partition("**GPU-hours in which GPUs did nothing")[2].partition("```promql")[2].partition("```")[0]
+    answer = ask(server, "query", query=query)["result"]
+    hours = {row["metric"]["user"]: float(row["value"][1]) for row in answer}
+    last = ask(server, "query", query="sum by (user) (gssr_last_run_info)")["result"]
+    assert hours.keys() == {row["metric"]["user"] for row in last} and "bert" in hours
+    assert all(0 < value < 9 * SECONDS / 3600 for value in hours.values())
 
 
 def test_promtool_has_nothing_to_say_about_what_is_published(published: str, requires: Any) -> None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gssr.traces.timeline import Timeline
     from gssr.workers import Workers
 
-FORMATS = ("parquet", "csv", "json", "openmetrics", "perfetto", "jobstats")
-ONE_FILE = {"openmetrics": ".txt", "perfetto": ".json", "jobstats": ".js1"}
+FORMATS = ("parquet", "csv", "json", "openmetrics", "prometheus", "perfetto", "jobstats")
+ONE_FILE = {"openmetrics": ".txt", "prometheus": ".prom", "perfetto": ".json", "jobstats": ".js1"}
 """Formats of which all runs make one file, and how its name ends; the others make a folder."""
 FOLDER = "gssr_export"
 PER_PROCESS = 25
@@ -46,8 +46,8 @@ OPTIONS = (
         ("-o", "--output"),
         {
             "metavar": "DIR|FILE",
-            "help": f"write into this folder or file (default: {FOLDER}, {FOLDER}.txt, .json or .js1); - writes one file to "
-            "stdout; a name that ends in .gz packs the file",
+            "help": f"write into this folder or file (default: {FOLDER}, {FOLDER}.txt, .prom, .json or .js1); - writes one "
+            "file to stdout; a name that ends in .gz packs the file",
         },
     ),
     Option(
@@ -209,6 +209,7 @@ def _one_file(options: argparse.Namespace) -> int:
     """Export all runs of the recordings into one file; return the exit code."""
     from gssr.commands.progress_bar import ProgressBar
     from gssr.convert.tables import ExportError
+    from gssr.model.verdicts.rules import from_environment
     from gssr.store.output_file import access_of
     from gssr.store.read.find_recordings import recordings_in
     from gssr.store.read.open import RecordingError
@@ -224,6 +225,10 @@ def _one_file(options: argparse.Namespace) -> int:
     traces = _traces(options.places)
     if traces:
         return fail(f"{traces[0]}: is a trace: --format {options.format} is for recordings", USAGE)
+    try:
+        rules = from_environment()
+    except ValueError as error:
+        return fail(str(error), USAGE)
     found, unreadable = recordings_in(options.places)
     for sentence in unreadable:
         code = fail(sentence, BAD_INPUT)
@@ -237,7 +242,7 @@ def _one_file(options: argparse.Namespace) -> int:
         if not runs:
             return code or fail(no_recording_in(options.places), BAD_INPUT)
         try:
-            _write(runs, options, access_of(found), bar)
+            _write(runs, options, rules, access_of(found), bar)
         except (RecordingError, ExportError) as error:
             bar.clear()
             return fail(str(error), BAD_INPUT)
@@ -253,7 +258,9 @@ def _one_file(options: argparse.Namespace) -> int:
         return _print_exported(output, len(runs)) or code
 
 
-def _write(runs: "Mapping[RunReader, str]", options: argparse.Namespace, access: "Access", bar: "ProgressBar") -> None:
+def _write(
+    runs: "Mapping[RunReader, str]", options: argparse.Namespace, rules: "Rules", access: "Access", bar: "ProgressBar"
+) -> None:
     """Write the runs, each with its recording's path, into the output file. Raises OSError, RecordingError and
     ExportError."""
     import gzip
@@ -279,6 +286,12 @@ def _write(runs: "Mapping[RunReader, str]", options: argparse.Namespace, access:
             unknown = jobstats.write([*runs], stream, os.environ)
             if unknown:
                 tell(f"not known of every node, and left out: {', '.join(unknown)}; jobstats may not print the summary")
+        elif options.format == "prometheus":
+            from gssr.convert import prometheus_summary
+
+            n_left_out = prometheus_summary.write([*runs], rules, stream)
+            if n_left_out:
+                tell(f"left out: {n_left_out:,} without samples, or whose GPUs all had later runs")
         else:
             from gssr.convert import openmetrics
 
@@ -453,7 +466,7 @@ def _add_share(progress: Callable[[float], None], before: float, n: int, share: 
 
 COMMAND = Command(
     "export",
-    "write recordings as Parquet, CSV, JSON, OpenMetrics or for Perfetto",
+    "write recordings as Parquet, CSV, JSON, for Prometheus or for Perfetto",
     "gssr export [options] FILE|DIR...",
     OPTIONS,
     handle,

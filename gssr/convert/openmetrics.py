@@ -16,6 +16,7 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import METRICS
 from gssr.prometheus import FAMILIES, GPU_LABELS, RUN_END, RUN_INFO, Family, labels
 from gssr.store.disk import sizes
+from gssr.store.format.rows import Gpu
 from gssr.store.read.recording import RunReader
 from gssr.store.read.time_window import ALL_TIME, Window
 
@@ -111,18 +112,21 @@ def _info_lines(every: Sequence[_GpuSeries]) -> Iterator[str]:
     """Yield the lines of RUN_INFO: of each GPU and run, from the run's first sample to its last, INFO_SECONDS apart."""
     for series in every:
         for part in series.parts:
-            run, gpu = part.reader.run, part.reader.gpus[part.position]
-            about = {
-                "run": run.run_id, "job_id": run.job_id, "step_id": run.step_id, "cluster": run.cluster,
-                "user": run.user, "label": run.label, "command": shlex.join(run.command) or None, "rank": gpu.rank,
-                "model": gpu.name,
-            }  # fmt: skip
-            begin = RUN_INFO.sample + labels(series.labels | about)
+            begin = RUN_INFO.sample + labels(series.labels | run_labels(part.reader, part.reader.gpus[part.position]))
             n = min(int((part.last - part.first) / INFO_SECONDS), _MOST_INFO)
             step = max(INFO_SECONDS, (part.last - part.first) / _MOST_INFO)
             times = [part.first + step * number for number in range(n + 1)]
             times = [time for time in times if time < part.last]
             yield "".join(f"{begin} 1 {time!r}\n" for time in [*times, part.last])
+
+
+def run_labels(reader: RunReader, gpu: Gpu) -> dict[str, object]:
+    """Gather what RUN_INFO says of a run on one of its GPUs, beside the labels of the GPU; None for what is unknown."""
+    run = reader.run
+    return {
+        "run": run.run_id, "job_id": run.job_id, "step_id": run.step_id, "cluster": run.cluster, "user": run.user,
+        "label": run.label, "command": shlex.join(run.command) or None, "rank": gpu.rank, "model": gpu.name,
+    }  # fmt: skip
 
 
 def _end_lines(every: Sequence[_GpuSeries]) -> Iterator[str]:

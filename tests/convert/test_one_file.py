@@ -122,6 +122,60 @@ def test_little_of_a_recording_is_in_memory_at_once(
         assert path.read_text(encoding="utf-8") == whole
 
 
+def last_runs(*names: Path, to: Path) -> dict[tuple[str, str, str, str], float]:
+    """What ``--format prometheus`` writes, by metric, node, GPU and category ("" for none)."""
+    assert main(["export", *map(str, names), "--format", "prometheus", "-o", str(to)]) == 0
+    found: dict[tuple[str, str, str, str], float] = {}
+    for line in to.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            name, _, rest = line.partition("{")
+            own = dict(_LABEL.findall(rest))
+            key = (name.removeprefix("gssr_last_run"), own["node"], own["gpu"], own.get("category", ""))
+            assert key not in found
+            found[key] = float(rest.rpartition(" ")[2])
+    return found
+
+
+def test_what_a_run_came_to_is_what_analyze_prints_of_it(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = last_runs(recording, to=tmp_path / "run.prom")
+    capsys.readouterr()
+    assert main(["analyze", "--json", str(recording)]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    for gpu in run["gpus"]:
+        key = (gpu["node"], gpu["place"].rpartition(":")[2])
+        assert found.get(("_score", *key, "")) == gpu["score"]
+        for name, family in FAMILIES.items():
+            mean = gpu["mean"].get(name) if family.type == "gauge" else None
+            written = found.get((f"_mean_{family.name.removeprefix('gssr_')}", *key, ""))
+            assert written == pytest.approx(mean * family.factor) if mean is not None else written is None
+    of_time = {key: value for key, value in found.items() if key[0] == "_gpu_time_seconds"}
+    assert sum(of_time.values()) == pytest.approx(run["breakdown"]["gpu_seconds"])
+
+
+def test_of_several_runs_on_a_gpu_the_last_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of them had a GPU more, which no later run had."""
+    names = [tmp_path / "late.sql", tmp_path / "early.sql"]
+    for number, (name, gpus) in enumerate(zip(names, (2, 3), strict=True)):
+        generate(str(name), ("train", "idle")[number], gpus, 1 / 60, 1.0)
+        with sqlite3.connect(name) as connection:
+            for table in ("runs", "gpus", "processes", "events", "process_gpus"):
+                connection.execute(f"UPDATE {table} SET run_id = ?", (name.stem,))
+            connection.execute("UPDATE samples SET time = time + ?", (0 if number else 3600,))
+    both = last_runs(*names, to=tmp_path / "both.prom")
+    alone = [last_runs(name, to=tmp_path / f"{name.stem}.prom") for name in names]
+    scores = {key[2]: value for key, value in both.items() if key[0] == "_score"}
+    expected = [alone[0]["_score", "node0000", "0", ""], alone[0]["_score", "node0000", "1", ""]]
+    assert [scores["0"], scores["1"], scores["2"]] == [*expected, alone[1]["_score", "node0000", "2", ""]]
+    with sqlite3.connect(names[1]) as connection:
+        connection.execute("DELETE FROM gpus WHERE device_index = 2")
+        connection.execute("DELETE FROM samples WHERE gpu = 2")
+    capsys.readouterr()
+    assert set(last_runs(*names, to=tmp_path / "two.prom")) == set(alone[0])
+    assert "left out: 1 without samples, or whose GPUs all had later runs" in capsys.readouterr().err
+
+
 def test_prometheus_takes_it_in_and_gives_it_back(
     requires: Any, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,12 +123,13 @@ def test_pages_on_many_recordings_and_exports_are_harmless(
     code, out, _ = gssr("fleet", "--csv", *recordings)
     assert code == 0 and out.count("\n") == 1 + len(recordings)
     harmless(out)
-    for kind in ("csv", "json", "openmetrics", "perfetto"):
+    for kind in ("csv", "json", "openmetrics", "prometheus", "perfetto"):
         code, out, err = gssr("export", "--format", kind, "-o", str(tmp_path / f"{kind}{FILE}"), recordings[0])
         assert code == 0 and out.count("\n") == 1, err
         harmless(out)
-    metrics = (tmp_path / f"openmetrics{FILE}").read_text(encoding="utf-8")
-    assert {char for char in metrics if unicodedata.category(char) == "Cc"} == {"\n"}
+    for kind in ("openmetrics", "prometheus"):
+        metrics = (tmp_path / f"{kind}{FILE}").read_text(encoding="utf-8")
+        assert {char for char in metrics if unicodedata.category(char) == "Cc"} == {"\n"}
     json.loads((tmp_path / f"perfetto{FILE}").read_text(encoding="ascii"))
 
 

@@ -66,6 +66,7 @@ MAKERS: dict[str, Callable[[Sequence[str], str], int]] = {
     "Parquet": lambda names, folder: main(["export", "-o", f"{folder}/tables", *names]),
     "CSV": lambda names, folder: main(["export", "--format", "csv", "-o", f"{folder}/tables", *names]),
     "OpenMetrics": lambda names, folder: main(["export", "--format", "openmetrics", "-o", f"{folder}/x.txt", *names]),
+    "Prometheus": lambda names, folder: main(["export", "--format", "prometheus", "-o", f"{folder}/x.prom", *names]),
     "Perfetto": lambda names, folder: main(["export", "--format", "perfetto", "-o", f"{folder}/x.json.gz", *names]),
     "screen": take_away,
 }

@@ -466,6 +466,21 @@ def test_a_night_appends_the_jobs_to_a_data_set(folder: Path) -> None:
     assert len(list((folder / "set" / "runs").rglob("*.parquet"))) == 1
 
 
+def test_every_quarter_of_an_hour_prometheus_gets_what_the_last_jobs_came_to(folder: Path) -> None:
+    (script,) = (text for text in scripts("Prometheus", "sites.md") if text.startswith("#!"))
+    (folder / "last").mkdir()
+    script = with_paths_of(folder, script.replace("/run/gssr-textfile/support", str(folder / "last")))
+    subprocess.run(["bash", "-ec", script], check=True, timeout=60)
+    assert not list((folder / "last").iterdir())  # there was no job yet
+    for job in ("1", "2"):
+        (folder / "shared" / job).mkdir(parents=True)
+        generate(str(folder / "shared" / job / "job.sql"), "idle", int(job), 0.01, 0.5)
+    done = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("", "")
+    (written,) = (folder / "last").iterdir()
+    assert written.name == "last.prom" and written.read_text().count("gssr_last_run_info{") == 2
+
+
 def test_a_sites_nights_end_in_a_mail_and_in_less(folder: Path) -> None:
     (mail,), (keep,) = scripts("A mail each night", "sites.md"), scripts("What to keep, and how long", "sites.md")
     begin = 1_700_000_400
