@@ -12,6 +12,8 @@ from textual.widgets import Static, Tabs
 
 from gssr.commands.tui import watches_of
 from gssr.model.live.watched_trace import WatchedTrace
+from gssr.model.traces.part import part_of
+from gssr.render.clock import exact
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.report.live.call_outline import COLUMNS as COLUMNS_OF_TREE
 from gssr.report.live.call_tables import COLUMNS, TITLES, cell_text, tables_of
@@ -331,3 +333,17 @@ def test_job_of_a_trace_fits_into_the_screen(size: tuple[int, int]) -> None:
         assert max(panel.region.bottom for panel in app.query("#job-right > *") if panel.display) <= body.bottom
 
     work(app, steps, size)
+
+
+def test_the_share_on_job_is_of_the_time_beside_it() -> None:
+    timeline = training(1)
+    app = of_trace(timeline)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results and app.results[0].part is not None and app.pane.is_ready)
+        (first, last), result = part_of(timeline).worked or (0, 0), app.results[0]
+        assert (last - first) / 1e9 < result.last - result.first, "the program began before the first work"
+        words = str(app.query_one("#score-words").content)
+        assert f"of {exact((last - first) / 1e9)}" in words and "first work to last" in seen(app)
+
+    work(app, steps, (120, 40))
