@@ -207,6 +207,21 @@ def test_events_are_flags_with_their_text(recording: str, tmp_path: Path) -> Non
     work(app, steps, (200, 60))
 
 
+def test_notes_on_a_traces_file_are_no_events_on_its_timeline() -> None:
+    timeline = training(1)
+    noted = replace(timeline, sources=(timeline.sources[0]._replace(notes=("read without msgspec",)),))
+    app = of_trace(noted)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_time(app, pilot)
+        await until(pilot, lambda: "ProfilerStep#0" in seen(app))
+        assert "msgspec" not in seen(app) and "2 events in sight" in seen(app), "the step of either rank"
+        await pilot.press("e")
+        await until(pilot, lambda: "read without msgspec" in seen(app))
+
+    work(app, steps, (120, 40))
+
+
 def test_what_grows_rolls_in_and_a_zoom_holds_it(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "grow.sql", whole=True)
     growing.grow(80)
