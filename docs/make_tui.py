@@ -25,6 +25,7 @@ from gssr.tui.time.trace_lanes import TraceLanes
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.time.trace_rows import TraceRows
 from gssr.tui.vampir import DISPLAYS
+from gssr.tui.why.account import AccountTree
 from gssr.tui.why.causes import Causes
 
 PAGE = Path(__file__).with_name("tui.md")
@@ -48,6 +49,7 @@ WHERE: tuple[tuple[str, tuple[type[LiveScreen] | type[Widget], ...]], ...] = (
     ("Time with a trace, on an interval", (TraceLanes,)),
     ("Balance: the bars", (GpuBars,)),
     ("Why: the cards", (Causes,)),
+    ("Why: the tree", (AccountTree,)),
     ("Compare", (ComparePane,)),
     ("Calls", (CallsPane,)),
     ("Calls, in a table", (CallTable,)),

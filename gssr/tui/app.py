@@ -94,6 +94,11 @@ UNTIL_GARBAGE_SECONDS = 1.0
 """After the start; by then the first picture is drawn."""
 
 
+LEAVES = "beside a job: stop it, leave it running, or go back; else leave"
+COPIES_OR_LEAVES = f"copy the text that the mouse has selected; without any, {LEAVES}"
+"""What Ctrl-C does."""
+
+
 class NewResults(Message):
     """New results: one for each recording that was asked about. None at all: the producer has failed."""
 
@@ -113,9 +118,14 @@ def _command_provider() -> "type[Provider]":
     return Everything
 
 
-class _FirstScreen(Screen[None]):
-    """The screen below all others."""
+class _FirstScreen(Screen[None], inherit_bindings=False):
+    """The screen below all others. Its keys are Textual's, in our words."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("tab", "app.focus_next", "Next", "the next panel", show=False),
+        key("shift+tab", "app.focus_previous", "Previous", "the previous panel", show=False),
+        key("ctrl+c,super+c", "screen.copy_text", "Copy", COPIES_OR_LEAVES, show=False),
+    ]
     _was_resumed = False
 
     def on_screen_resume(self, event: ScreenResume) -> None:
@@ -166,7 +176,7 @@ class LiveScreen(KeysInOrder):
         key("question_mark,f1", "help", "Keys", "the keys of the focused panel; again or Esc: closed"),
         key("ctrl+d", "scroll_help(1)", "Keys down", "scroll the list of keys", show=False),
         key("ctrl+u", "scroll_help(-1)", "Keys up", "scroll the list of keys back", show=False),
-        key("ctrl+c", "interrupt", "Leave", "beside a job: stop it, leave it running, or go back; else leave", show=False),
+        key("ctrl+c", "interrupt", "Leave", LEAVES, show=False),
         key("ctrl+z", "suspend", "Suspend", "to the shell for a while; its fg comes back here", show=False),
         key("q", "leave", "Quit", "leave; a job goes on"),
     ]  # fmt: skip
