@@ -91,7 +91,10 @@ def _in_torch(table: RuleTable) -> RuleTable:
 
 
 def _missing(rule: Rule, trace: TraceAnalysis) -> str | None:
-    return next((_NEEDS[name] for (name,) in rule.needs if name not in trace.holds), None)
+    """Say what a rule needs and the analysis lacks, and of which part of the trace that is; None if nothing is missing."""
+    missing = next((_NEEDS[name] for (name,) in rule.needs if name not in trace.holds), None)
+    parts = ["what is selected"] * trace.selected + ["this window"] * (not trace.whole)
+    return missing.replace("in the trace", "in " + " in ".join(parts)) if missing and parts else missing
 
 
 def _span(trace: TraceAnalysis) -> tuple[float, float]:
@@ -312,8 +315,16 @@ def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     calls, lost = trace.calls["blocked"], _idle(trace, "blocked")
     if _graded(trace, calls.total_ns, rule) is None:
         return None
+    total = _share(trace, calls.total_ns)
+    text = f"{percent(total)} of the GPUs' time ({took(calls.total_ns)}) in calls that wait"
+    if total > 1:
+        text = (
+            f"several threads at once, together longer than the GPUs' time ({took(calls.total_ns)}), in calls that wait"
+        )
     evidence = (
-        _of_time(trace, calls.total_ns, rule, "in calls that wait"),
+        finding_in_words(
+            "share", total, f"{text} (reported from {percent(rule.at('warning'))} on)", rule.at("warning")
+        ),
         _lost(trace, lost, "idle meanwhile"),
     )
     words = {"calls": f"{calls.n:,} call{'' if calls.n == 1 else 's'}", "time": took(calls.total_ns)}

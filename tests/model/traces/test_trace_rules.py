@@ -432,3 +432,29 @@ def test_titles_are_english_for_one_as_for_many(n: int) -> None:
     assert titles["sync_copies"].title == f"Copies that make their thread wait take {5 * n} ms, {n} in all"
     assert f"for {256 * n} bytes" in titles["sync_copies"].evidence[0].text
     assert titles["blocking_calls"].title.endswith("in 1 call" if n == 1 else "in 2 calls")
+
+
+def test_what_a_part_lacks_is_not_said_of_the_trace() -> None:
+    events = busy(Events(), 5)
+    events.add(Kind.RANGE, "train_step 0", 0, 10 * MS)
+    events.add(Kind.RANGE, "train_step 1", 10 * MS, 10 * MS)
+    timeline = events.timeline()
+    every, window = np.arange(len(timeline.tracks)), (31 * MS, 32 * MS)
+    for of, asked, tracks in (
+        ("the trace", None, None),
+        ("this window", window, None),
+        ("what is selected", None, every),
+        ("what is selected in this window", window, every),
+    ):
+        reasons = set(analyze_timeline(timeline, asked, tracks).abstentions.values())
+        assert f"no communication is in {of}" in reasons
+        assert (f"no steps are marked in {of}" in reasons) == (asked is not None)
+
+
+def test_threads_that_wait_at_once_have_no_share_above_all_of_it() -> None:
+    events = busy(Events(), 5)
+    for tid in range(3):
+        events.add(Kind.RUNTIME, "cudaDeviceSynchronize", 0, 50 * MS, CPU._replace(tid=tid))
+    (verdict,) = (each for each in analyze_timeline(events.timeline()).verdicts if each.code == "blocking_calls")
+    assert "together longer than the GPUs' time" in verdict.evidence[0].text
+    assert not any(int(number) > 100 for number in re.findall(r"(\d+)(?:\.\d+)? %", verdict.evidence[0].text))
