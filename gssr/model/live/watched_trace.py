@@ -43,6 +43,7 @@ from gssr.model.traces.nesting import Lanes, lanes, open_at
 from gssr.model.traces.only import NOTHING, Only
 from gssr.model.traces.part import only, part_of
 from gssr.model.traces.trace_results import TraceAnalysis
+from gssr.model.traces.trace_selection import flag_tracks_of_processes
 from gssr.model.traces.trace_steps import steps_of
 from gssr.store.format.rows import Event
 from gssr.traces.details import details_of
@@ -287,11 +288,9 @@ class WatchedTrace(Watch):
             return None, True
         own, tracks = trace.intervals, trace.tracks
         chosen = level.owner_of >= 0 if not query.gpus else np.isin(level.owner_of, np.array(query.gpus))
-        ranks = {(tracks[at].source, tracks[at].rank) for at in np.flatnonzero(chosen).tolist()}
-        beside = [
-            track.kind not in ("gpu_stream", "host_wait") and (track.source, track.rank) in ranks for track in tracks
-        ]
-        found = open_at(own.start, own.length, own.track, chosen | np.array(beside, bool), round(query.cursor * NS))
+        is_program = np.array([track.kind not in ("gpu_stream", "host_wait") for track in tracks], bool)
+        shown = chosen | (is_program & flag_tracks_of_processes(tracks, chosen))
+        found = open_at(own.start, own.length, own.track, shown, round(query.cursor * NS))
         found = dict(sorted(found.items(), key=lambda each: (tracks[each[0]].kind != "gpu_stream", each[0])))
         innermost = next((places[0] for places in found.values()), -1)
         place = query.place if 0 <= query.place < len(own) else innermost
@@ -443,9 +442,8 @@ def _opened(trace: Trace, level: Level, gpus: tuple[int, ...]) -> Flags:
     wanted = level.owner_of >= 0 if not gpus else np.isin(level.owner_of, np.array(gpus))
     if level.name not in ("gpus", "streams"):
         return np.asarray(wanted, np.bool_)
-    ranks = {(trace.tracks[at].source, trace.tracks[at].rank) for at in np.flatnonzero(wanted).tolist()}
-    beside = [track.kind == "cpu_thread" and (track.source, track.rank) in ranks for track in trace.tracks]
-    return np.asarray(wanted | np.array(beside, bool), np.bool_)
+    is_thread = np.array([track.kind == "cpu_thread" for track in trace.tracks], bool)
+    return np.asarray(wanted | (is_thread & flag_tracks_of_processes(trace.tracks, wanted)), np.bool_)
 
 
 def _gpus_first(trace: Trace, found: Lanes) -> Lanes:
