@@ -28,7 +28,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Tab, Tabs
 
-from gssr.gpu_name import select_gpus
+from gssr.gpu_name import listed, select_gpus
 from gssr.gpu_vendors import BOTH, NVIDIA, maker_of, speak_of
 from gssr.model.frame_cache import once
 from gssr.model.live.judge import asked_of
@@ -419,6 +419,8 @@ class LiveScreen(KeysInOrder):
             return
         result, view = self.results[0], self.view
         nothing, said = self._why_nothing_is_drawn(result), self.query_one("#nothing", Words)
+        if said.display and not nothing and self.screen.focused is None:  # what was hidden has lost the focus
+            self.call_after_refresh(self._focus_first, view.screen)
         said.display = bool(nothing)
         self.query_one("#tabs").display = self.query_one("#screens").display = not nothing
         said.say(nothing)
@@ -437,6 +439,8 @@ class LiveScreen(KeysInOrder):
 
     def _why_nothing_is_drawn(self, result: Result) -> str:
         """Say why there is nothing to draw; "" if there is something."""
+        if result.part is not None and not result.part.matched:
+            return f"no match: {clean(self.view.filter)}\nThe rows are {listed(result.gpus)}. Esc shows all."
         if result.n_rows and result.n_gpus:
             return ""
         if result.problem:

@@ -17,7 +17,7 @@ from gssr.report.live.times_of_run import age_text
 from gssr.tui.gpus.history_table import HistoryTable
 from gssr.tui.keys import key
 from gssr.tui.shared.line_table import MARK, Heading
-from gssr.tui.view import View
+from gssr.tui.view import View, selection_of
 
 _LONGEST_NAME = 24
 
@@ -54,7 +54,7 @@ class GpuTable(HistoryTable):
         result = self.result
         if result is None:
             return
-        gpus = np.array(self._view.selection or range(result.n_gpus), np.int64)
+        gpus = np.array(selection_of(result, self._view) or range(result.n_gpus), np.int64)
         gpus = gpus[gpus < result.n_gpus]
         n, self.problem = len(gpus), ""
         try:
