@@ -68,6 +68,8 @@ from gssr.tui.wire import Wire, thrifty
 if TYPE_CHECKING:
     from textual.command import Provider
 
+    from gssr.model.traces.levels import LevelName
+
 _STYLES = Path(__file__).with_name("app.tcss")
 
 WINDOWS = (None, 60.0, 300.0, 900.0, 3600.0)
@@ -219,6 +221,8 @@ class LiveScreen(KeysInOrder):
         """True once the first results were drawn."""
         self._awaited_tab: ScreenName | None = None
         """The tab that was chosen and does not have the focus yet."""
+        self._time_left: tuple[View | None, tuple[LevelName | None, tuple[int, ...]]] = (None, (None, ()))
+        """The view of Time when it was left, and level and selection of the screen after it: with these it comes back."""
         self._other = 1
         """The recording that Compare sets beside the first."""
         self._table = table
@@ -598,16 +602,25 @@ class LiveScreen(KeysInOrder):
             self._look_at(event.tab.id)  # type: ignore[arg-type]
 
     def _look_at(self, name: ScreenName) -> None:
-        """Look at another screen from its top; do nothing if it is in sight."""
+        """Look at another screen from its top, at Time where it was left; do nothing if it is in sight."""
         if name == self.view.screen:
             return
-        place, scene = self.view.place, self.scene()
+        left, place, scene = self.view, self.view.place, self.scene()
         if scene is not None and scene.frame.part is not None:
             from gssr.tui.trace.cursor import picked  # with all that reads traces
 
             pointed = picked(scene)
             place = place if pointed < 0 else pointed  # Why tells of it
-        self.change_view(replace(self.view, screen=name, row=0, top=0, opened=False, trail=(), place=place))
+        view = replace(left, screen=name, row=0, top=0, opened=False, trail=(), place=place)
+        was, whose = self._time_left
+        if name == "time" and was is not None and (left.level, left.selection) == whose:
+            view = replace(
+                view, level=was.level, selection=was.selection, selected=was.selected, row=was.row, top=was.top,
+                opened=was.opened, trail=was.trail,
+            )  # fmt: skip
+        self.change_view(view)
+        if left.screen == "time":
+            self._time_left = left, (self.view.level, self.view.selection)
 
     def action_tab(self, name: ScreenName) -> None:
         """Go to the screen ``name``; keys wait until it has the focus."""

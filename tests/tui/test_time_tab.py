@@ -32,7 +32,7 @@ from gssr.tui.time.wall import TimeWall
 from gssr.tui.view import View
 from tests.fakes.growing import Growing
 from tests.fakes.training import training
-from tests.looking import live_screen, looked_at, seen, until, work
+from tests.looking import live_screen, looked_at, open_tab, seen, until, work
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +264,28 @@ def test_a_line_opens_its_tracks_and_esc_closes_them() -> None:
         assert not app.view.opened
 
     work(app, steps, (160, 48))
+
+
+@pytest.mark.parametrize("level", ["gpus", "streams"])
+def test_another_screen_and_back_leaves_time_as_it_was(level: str) -> None:
+    app = of_trace(training(1))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_time(app, pilot)
+        await pilot.press(*["v"] * (level == "streams"), "down", "enter")
+        await until(pilot, lambda: isinstance(app.focused, TraceLanes) and app.results[0].part.lanes is not None)
+        await pilot.press("down", "right", "right")
+        before = app.view
+        assert before.opened and before.selection == (1,) and before.row == 1
+        for digit in ("5", "7", "1", "3"):
+            await open_tab(pilot, app, digit)
+        await until(pilot, lambda: isinstance(app.focused, TraceLanes) and "Esc closes" in seen(app))
+        assert replace(app.view, place=before.place) == before
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.focused, TraceLines))
+        assert not app.view.selection and not app.view.opened
+
+    work(app, steps, (120, 40))
 
 
 def test_search_counts_and_goes_along_and_b_goes_to_the_cause() -> None:

@@ -24,10 +24,11 @@ from gssr.traces.timeline import Category, Kind, Timeline, Track
 from gssr.tui.app import LiveScreen
 from gssr.tui.moves import measured
 from gssr.tui.view import View
+from tests import looking
 from tests.fakes.traces import kineto, loop, nsys
 from tests.fakes.traces.cube import Call, Location, Metric, archive, files, write_solver
 from tests.fakes.training import Made, training
-from tests.looking import live_screen, looked_at, open_tab, seen, until, work
+from tests.looking import live_screen, looked_at, open_tab, seen, until
 
 TRACE = training(3)
 WAIT = custom("wait=share(/^nccl/)")
@@ -342,7 +343,7 @@ def test_a_filter_leaves_other_rows_out_and_says_that_nothing_fits() -> None:
             await pilot.press("escape")
             await until(pilot, lambda: "no match" not in seen(app) and app.focused is not None, 10)
 
-    work(app, steps)
+    looking.work(app, steps)
 
 
 def test_bands_hold_rows_that_spend_their_time_alike_whenever() -> None:
