@@ -492,6 +492,18 @@ def test_numbers_keep_their_leading_digits(value: float, text: str) -> None:
     assert prefixed(value) == text
 
 
+def test_the_title_of_counters_says_what_their_numbers_are() -> None:
+    app = of_trace(training(1))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_time(app, pilot)
+        await until(pilot, lambda: "counters: each cell's mean, ≤ the greatest" in seen(app))
+        await pilot.press("right")
+        await until(pilot, lambda: "counters: each cell's mean, left that at the cursor" in seen(app))
+
+    work(app, steps, (80, 24))
+
+
 def test_a_counter_says_its_greatest_value_in_full() -> None:
     trace = training(2)
     known = trace.counters[0]
