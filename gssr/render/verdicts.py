@@ -147,7 +147,7 @@ def limits_of(source: str) -> str:
     if not others:
         return "Its limits are GSSR's own."
     own = "; GSSR's own" if "ours" in names else ""
-    return f"Where its limits are from: {others}{own}."
+    return f"Limits: {others}{own}."
 
 
 def abstention_rows(abstentions: Mapping[str, str], width: int, bullet: str, most_named: float = math.inf) -> list[Row]:

@@ -240,8 +240,9 @@ def _copies_outside_kernels(trace: TraceAnalysis, width: int) -> list[Row]:
     outside = _sum(trace, "exposed_copy_ns") - breakdown.by_gpu[:, POSITIONS["idle.copies"]].sum() * 1e9
     if outside < LEAST_SHOWN * breakdown.gpu_seconds * 1e9:
         return []
-    where = "before a GPU's first kernel, after its last or within the GPU"
-    return remark(f"{took(outside)} of them are {where}: above these are no waits", width, label="copies")
+    where = "before a GPU's first kernel, after its last or within a GPU"
+    text = f"{took(outside)} of them are {where}; the table above doesn't count them as waiting"
+    return remark(text, width, label="copies")
 
 
 def _flops(trace: TraceAnalysis, width: int) -> list[Row]:
@@ -458,11 +459,13 @@ def _launches(trace: TraceAnalysis, width: int) -> list[Row]:
     found = launch_numbers(trace)
     if not found["count"]:
         return []
-    delay = found["delay_ns"]
+    delay, n_short = found["delay_ns"], found["short_kernels"]
+    short = "no work" if not n_short else "1 piece of work" if n_short == 1 else f"{n_short:,} pieces of work"
+    than = "were shorter than their launches" if n_short > 1 else "was shorter than its launch"
     text = (
         f"{found['count']:,}; median delay {took(delay['median'])}, longest {took(delay['max'])}, "
-        f"{found['long_delays']:,} above 100 µs; {found['short_kernels']:,} of work shorter than the call; at most "
-        f"{found['queue_max']:,} waiting in a stream"
+        f"{found['long_delays']:,} above 100 µs; {short} {than}; at most "
+        f"{found['queue_max']:,} waited in a stream"
     )
     return [(), *remark(text, width, "plain", label="launches")]
 
@@ -578,8 +581,9 @@ def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Ro
     for step in trace.steps:
         by_name.setdefault(step.name, []).append(step)
     rows = section("Steps", width, marks, count(len(by_name), "step"))
-    ranks = len({step.rank for step in trace.steps}) > 1
     several = len(by_name) < len(trace.steps)
+    alike = {name for name, own in by_name.items() if len(own) > 1 and len({step.length_ns for step in own}) == 1}
+    ranks = len({step.rank for step in trace.steps}) > 1 and len(alike) < len(by_name)
     head = (
         TableColumn("step"), TableColumn("begins at", "right", drop=2),
         TableColumn("mean" if several else "lasts", "right"),
@@ -596,7 +600,7 @@ def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Ro
         busy = sum(step.busy_ns or 0 for step in known) / max(sum(step.length_ns for step in known), 1)
         length = sum(step.length_ns for step in own)
         spread = [took(last.length_ns)] if several else []
-        spread += [f"rank {NONE if last.rank is None else last.rank}"] if ranks else []
+        spread += [NONE if name in alike else f"rank {NONE if last.rank is None else last.rank}"] if ranks else []
         lines.append(
             [fit(name, 32, marks.ellipsis), took(min(step.start_ns for step in own)), took(length / len(own)), *spread,
              f"{100 * busy:.1f}" if known else NONE, partial(bar, length / len(own) / max(longest, 1), glyphs=marks)]

@@ -603,7 +603,7 @@ def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "In {parts} of {all} parts of the time the GPUs are busy for less than {least}",
+    "info", "For {share} of the time, {parts} of {all} slices, GPUs are busy for less than {least}",
     (Threshold("busy", 0.5, "a GPU is busy for less than this share of a thirtieth of the time", NSYS),),
     "gssr tui FILE shows when; the causes of idle time are listed under When not?.",
     needs=(("kernels",),),
@@ -625,7 +625,12 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         ),
         finding_in_words("busy", float(busy.mean()), f"{percent(float(busy.mean()))} over all"),
     )
-    words = {"parts": f"{int(low.sum()):,}", "all": f"{len(busy):,}", "least": percent(rule.at("busy"))}
+    words = {
+        "share": percent(float(low.mean())),
+        "parts": f"{int(low.sum()):,}",
+        "all": f"{len(busy):,}",
+        "least": percent(rule.at("busy")),
+    }
     return RuleMatch(words, evidence, rule.severity, _span(trace))
 
 

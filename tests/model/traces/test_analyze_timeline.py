@@ -218,6 +218,17 @@ def test_steps_are_the_ranges_that_mark_them_of_all_ranks_from_the_first_begin()
     )
 
 
+def test_no_rank_is_named_where_the_steps_of_all_last_alike() -> None:
+    parts = []
+    for rank in range(2):
+        events = Events().launched("gemm", 0, 500 * US, 100 * US, gpu(rank), CPU._replace(rank=rank))
+        events.add(Kind.RANGE, "ProfilerStep#0", 0, 30 * US, CPU._replace(rank=rank))
+        parts.append(analyze_timeline(events.timeline(unix_ns=10**18)))
+    rows = [" ".join(text_of(row).split()) for row in trace_page(combined(parts), PageOptions(200, False))]
+    at = rows.index("step begins at mean longest busy %")
+    assert "rank" not in rows[at + 1]
+
+
 def test_a_loader_explains_the_gaps() -> None:
     events = Events()
     for step in range(3):
