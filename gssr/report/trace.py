@@ -531,6 +531,10 @@ def _critical_path(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) ->
     known = [(part, part.win_ns) for part in path.parts if part.win_ns is not None and is_known]
     names = distinct_names([clean(part.name) for part, _ in known], _LONGEST_NAME, marks.ellipsis)
     if known:
+        in_step = [
+            part.kind == "host" and any(step.name.startswith(part.name) for step in trace.steps) for part, _ in known
+        ]
+        names = [f"between calls in {name}" if inside else name for name, inside in zip(names, in_step, strict=True)]
         each = [f"{name} {took(part.total_ns)} ({took(ns)})" for name, (part, ns) in zip(names, known, strict=True)]
         text = (
             "most of it, and in brackets how much earlier it would end if that took no time and all else as long as it did: "
