@@ -16,6 +16,7 @@ from gssr.tui.compare.pane import ComparePane
 from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.pane import GpusPane
 from gssr.tui.gpus.table import GpuTable
+from gssr.tui.job.most import MostTime
 from gssr.tui.shared.line_table import LineTable
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.verdict_card import VerdictCard
@@ -39,6 +40,7 @@ NAMES = {
 WHERE: tuple[tuple[str, tuple[type[LiveScreen] | type[Widget], ...]], ...] = (
     ("Everywhere", (LiveScreen,)),
     ("A card on Job", (VerdictCard,)),
+    ("What took the most time, on Job of a trace", (MostTime,)),
     ("Every table", (LineTable,)),
     ("GPUs", (GpusPane,)),
     ("GPUs, in the list", (GpuTable,)),

@@ -23,6 +23,7 @@ from gssr.tui.calls.matrix import MessageMatrix
 from gssr.tui.calls.pane import CallsPane
 from gssr.tui.calls.table import CallTable
 from gssr.tui.calls.tree import CallTreeTable
+from gssr.tui.job.most import MostTime
 from gssr.tui.time.trace_lanes import TraceLanes
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.vampir import DISPLAYS
@@ -345,5 +346,24 @@ def test_the_share_on_job_is_of_the_time_beside_it() -> None:
         assert (last - first) / 1e9 < result.last - result.first, "the program began before the first work"
         words = str(app.query_one("#score-words").content)
         assert f"of {exact((last - first) / 1e9)}" in words and "first work to last" in seen(app)
+
+    work(app, steps, (120, 40))
+
+
+def test_enter_on_what_took_the_most_time_shows_the_longest_gap_and_esc_comes_back() -> None:
+    app = of_trace(training(2))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "longest gap" in seen(app))
+        gap = max(app.results[0].part.analysis.gaps, key=lambda each: each.length_ns)
+        app.screen.set_focus(app.query_one(MostTime))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.view.screen == "time" and isinstance(app.focused, TraceLines))
+        window = app.results[0].window
+        assert app.view.cursor == gap.start_ns / 1e9
+        assert window.start < gap.start_ns / 1e9 < (gap.start_ns + gap.length_ns) / 1e9 < window.end
+        assert window.end - window.start < 6 * gap.length_ns / 1e9
+        await pilot.press("escape")
+        await until(pilot, lambda: app.view.screen == "job")
 
     work(app, steps, (120, 40))
