@@ -263,10 +263,10 @@ def test_what_work_waited_for_adds_up_to_the_time_since_its_launch() -> None:
         assert sum(ns for _, ns in wait.behind) + wait.free == between
     assert found == {
         "ended before": "10.0 µs while its stream was free",
-        "first": "10.0 µs behind ended before on its stream, 10.0 µs while its stream was free",
+        "first": "10.0 µs while its stream was free, 10.0 µs on its stream behind ended before",
         "elsewhere": "14.0 µs while its stream was free",
-        "second": "30.0 µs behind first on its stream, 5.00 µs while its stream was free",
-        "third": "20.0 µs behind first and 1 more on its stream, 5.00 µs while its stream was free",
+        "second": "5.00 µs while its stream was free, 30.0 µs on its stream behind first",
+        "third": "5.00 µs while its stream was free, 20.0 µs on its stream behind 2 pieces of work, the longest first",
     }
 
 

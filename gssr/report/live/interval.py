@@ -67,14 +67,13 @@ def interval_rows(result: Result, part: TracePart, place: int, width: int, glyph
 
 
 def _wait_text(trace: Trace, call: int, work: int) -> str:
-    """Say what the time from a launch to the start of its work went to: ``50.0 µs behind memset on its stream, 5.00 µs
-    while its stream was free``."""
+    """Say what the time from a launch to the start of its work went to: ``5.00 µs while its stream was free, 50.0 µs
+    on its stream behind memset``. The name comes last, as it may be long."""
     wait = stream_wait(trace, call, work)
-    said = []
+    said = [f"{exact(wait.free / _NS)} while its stream was free"] if wait.free else []
     if wait.behind:
         name = clean(trace.names[int(trace.intervals.name[wait.behind[0][0]])])
-        others = f" and {len(wait.behind) - 1:,} more" if len(wait.behind) > 1 else ""
-        said.append(f"{exact(sum(ns for _, ns in wait.behind) / _NS)} behind {name}{others} on its stream")
-    if wait.free:
-        said.append(f"{exact(wait.free / _NS)} while its stream was free")
+        n = len(wait.behind)
+        what = name if n == 1 else f"{n:,} pieces of work, the longest {name}"
+        said.append(f"{exact(sum(ns for _, ns in wait.behind) / _NS)} on its stream behind {what}")
     return ", ".join(said)
