@@ -16,6 +16,7 @@ from gssr.tui.compare.pane import ComparePane
 from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.pane import GpusPane
 from gssr.tui.gpus.table import GpuTable
+from gssr.tui.job.most import MostTime
 from gssr.tui.shared.line_table import LineTable
 from gssr.tui.shared.tabs import TABS
 from gssr.tui.shared.verdict_card import VerdictCard
@@ -25,6 +26,7 @@ from gssr.tui.time.trace_lanes import TraceLanes
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.time.trace_rows import TraceRows
 from gssr.tui.vampir import DISPLAYS
+from gssr.tui.why.account import AccountTree
 from gssr.tui.why.causes import Causes
 
 PAGE = Path(__file__).with_name("tui.md")
@@ -38,6 +40,7 @@ NAMES = {
 WHERE: tuple[tuple[str, tuple[type[LiveScreen] | type[Widget], ...]], ...] = (
     ("Everywhere", (LiveScreen,)),
     ("A card on Job", (VerdictCard,)),
+    ("What took the most time, on Job of a trace", (MostTime,)),
     ("Every table", (LineTable,)),
     ("GPUs", (GpusPane,)),
     ("GPUs, in the list", (GpuTable,)),
@@ -48,6 +51,7 @@ WHERE: tuple[tuple[str, tuple[type[LiveScreen] | type[Widget], ...]], ...] = (
     ("Time with a trace, on an interval", (TraceLanes,)),
     ("Balance: the bars", (GpuBars,)),
     ("Why: the cards", (Causes,)),
+    ("Why: the tree", (AccountTree,)),
     ("Compare", (ComparePane,)),
     ("Calls", (CallsPane,)),
     ("Calls, in a table", (CallTable,)),

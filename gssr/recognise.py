@@ -131,6 +131,7 @@ _UNFINISHED = (
     "is a trace of Score-P (OTF2) without its anchor file, traces.otf2, which is written when the program ends: it still "
     "runs, or was killed"
 )
+_DAMAGED_OTF2 = "holds a trace of Score-P (OTF2) that can't be read: traces.otf2, its anchor file, is damaged"
 _OF_OTF2 = "is one file of a trace of Score-P (OTF2): name its folder, or its anchor file, which ends in .otf2"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _QUERIED = rb"utilization\.\w+|memory\.\w+|power\.\w+|temperature\.\w+|clocks\.[\w.]+|clocks_\w+\.active"
@@ -234,12 +235,14 @@ def recognise(path: str) -> RecognisedFile:
                 return _recognise_database(path, head)
             if head[:2] in (b"\3B", b"\3L") and path.endswith((".def", ".evt")):
                 return RecognisedFile("", _OF_OTF2)
+            report = RecognisedFile("nsys-rep", _AS_SQLITE.format(path=shlex.quote(path)))
             if head.startswith(_REPORT):
-                return RecognisedFile("nsys-rep", _AS_SQLITE.format(path=shlex.quote(path)))
+                return report
             stream.seek(0)
-            return _recognise_pieces(
+            found = _recognise_pieces(
                 _unpacked(stream) if head.startswith(_GZIP) else iter(lambda: stream.read(_HEAD), b"")
             )
+            return report if not found.kind and path.endswith((".nsys-rep", ".qdrep")) else found
     except OSError as error:
         return RecognisedFile("", f"can't be read: {error.strerror}")
     except zlib.error:
@@ -615,10 +618,12 @@ def _recognise_folder(path: str) -> RecognisedFile:
 
 def _recognise_score_p(path: str, names: list[str]) -> RecognisedFile | None:
     """Recognise a Score-P archive by the names in a folder: its anchor file, which is written at the end, or events
-    without it. None if it is none."""
+    without it; with a problem if the anchor file is damaged or missing. None if it is no archive."""
     anchors = [name for name in names if name.endswith(".otf2")]
     if any(recognise(os.path.join(path, name)).kind == "otf2" for name in anchors):
         return RecognisedFile("otf2")
+    if "traces.otf2" in anchors:
+        return RecognisedFile("", _DAMAGED_OTF2)
     if os.path.isdir(os.path.join(path, "traces")) and not anchors:
         events = os.listdir(os.path.join(path, "traces"))
         if any(name.endswith(".evt") for name in events):

@@ -147,7 +147,7 @@ def _show(
         asked = PageOptions(options.width, page_options.ascii_only(options), options.verbosity)
         rows: list[Row] = []
         for run, trace in draw_each():
-            own = names if is_one else [source.path for source in run.sources]
+            own = _shortest(names if is_one else [source.path for source in run.sources])
             rows += [
                 *([(), ()] if rows else []),
                 *trace_page(replace(trace, verdicts=naming(trace.verdicts, own)), asked),
@@ -165,6 +165,21 @@ def _show(
             except OSError as error:
                 return fail(f"what is to be printed can't be written to a temporary file: {error.strerror}", BAD_INPUT)
         return spool.print()
+
+
+def _shortest(names: Sequence[str]) -> Sequence[str]:
+    """Name traces by the folder that they are in, if there are several, and no others in it; else as they are."""
+    folders = {os.path.dirname(name) or os.curdir for name in names}
+    if len(names) < 2 or len(folders) > 1:
+        return names
+    from gssr.recognise import traces_in
+
+    (folder,) = folders
+    try:
+        inside = {os.path.basename(path) for path, _ in traces_in(folder)}
+    except OSError:
+        return names
+    return [folder] if inside == set(map(os.path.basename, names)) else names
 
 
 def _report(trace: "TraceAnalysis", path: str) -> None:

@@ -64,7 +64,7 @@ def show(beside: "ScreenArguments") -> int:
     except ValueError as error:  # no reason not to show the job
         wrong = str(error)
     app = JobScreen(job, watch, glyph_set(not screen.speaks_utf8()), screen.default_hz(), screen.colors(), table=table)
-    app.file = beside.recording
+    app.files = (beside.recording,)
     app.show_notice(wrong)
     app.run()
     return app.return_code or 0
@@ -148,7 +148,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
             app = found if isinstance(found, int) else _make_app(options, names[0], *found, until_end.close)
         if isinstance(app, int):
             return app
-        app.reading, app.file = reading, names[0]
+        app.reading, app.files = reading, tuple(names if app.n_recordings == 1 else names[:1])
         app.run(mouse=not options.no_mouse)
         return app.return_code or OK
 
@@ -218,9 +218,10 @@ def _open_content(
         elif traces_among(names[:1], (MEMORY,)):
             from gssr.model.traces.memory_over_time import REQUESTED
 
-            if options.screen is not None and begin.view.screen != "time":
-                raise ValueError(f"--screen: {names[0]} holds memory over time: its screen is time")
-            begin = begin._replace(view=replace(begin.view, screen="time", metric=REQUESTED))
+            if options.screen is not None and begin.view.screen not in ("time", "calls"):
+                raise ValueError(f"--screen: {names[0]} holds memory over time: its screens are time and calls")
+            shown = begin.view.screen if options.screen is not None else "time"
+            begin = begin._replace(view=replace(begin.view, screen=shown, metric=REQUESTED))
     except ValueError as error:
         return fail(str(error), USAGE)
     run_id = None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.breakdown.categories import CATEGORIES, POSITIONS, UNKNOWN_WORK
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.results import LeadingLoss
 from gssr.render.cells import clean
@@ -64,21 +64,21 @@ def headline(breakdown: Breakdown, leading_loss: LeadingLoss | None = None) -> s
     computes = breakdown.share("working") - float(
         shares[POSITIONS["working.few_sms"]] + shares[POSITIONS["working.slowed"]]
     )
-    works = "runs kernels, what they do was not measured" if breakdown.other_work == UNKNOWN_WORK else "computes"
+    works = "runs kernels, what they do was not measured" if breakdown.is_work_unknown else "computes"
     text = f"{percent(computes)} of the GPU time {works}"
     most = breakdown.largest_loss
     in_communication = shares[positions_of("communication")].tolist()
     if most is None:
         return f"{text}."
     if most == POSITIONS["working.few_sms"] and float(shares[most]) >= LEAST_SHOWN:  # these compute, too
-        small = f"{percent(float(shares[most]))} of the GPU time is {CATEGORIES[most].lost_to}"
+        small = f"{percent(float(shares[most]))} of the GPU time is {breakdown.lost_to(most)}"
         return f"{small}, {percent(computes)} in others." if computes >= LEAST_SHOWN else f"{small}."
     if leading_loss is not None:
         lost = f"{percent(leading_loss.share)} is {clean(leading_loss.text)}"  # it may name a node
     elif CATEGORIES[most].branch == "communication" and min(in_communication) >= LEAST_SHOWN:
-        lost = f"{percent(sum(in_communication))} is spent in communication"
+        lost = f"{percent(sum(in_communication))} is spent on communication alone"
     elif float(shares[most]) >= LEAST_SHOWN:
-        lost = f"{percent(float(shares[most]))} is {CATEGORIES[most].lost_to}"
+        lost = f"{percent(float(shares[most]))} is {breakdown.lost_to(most)}"
     else:
         return f"{text}."
     return f"{text}; {lost} (a guess)." if breakdown.confidence[most] == "guess" else f"{text}; {lost}."

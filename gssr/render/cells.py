@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Literal
@@ -20,6 +20,8 @@ from gssr.render.roles import Role, Row, Span, one_row, text_of
 
 LONGEST = 2000
 """Characters of one text that are shown; of a longer one the beginning."""
+_MOST_CUTS = 3
+"""Times that texts are cut anew which are alike once cut."""
 
 _UNDRAWABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me", "Mc"}
 """Unicode categories without a cell of their own, or that steer a terminal."""
@@ -102,6 +104,36 @@ def fit(text: str, width: int, ellipsis: str, keep: Literal["start", "end"] = "s
     if keep == "start":
         return _cut(text, room).rstrip() + ellipsis
     return ellipsis + _cut(text[::-1], room)[::-1].lstrip()
+
+
+def fit_apart(texts: Sequence[str], width: int, ellipsis: str, keep: Literal["start", "end"] = "start") -> list[str]:
+    """Cut texts to at most ``width`` cells each, as ``fit`` does; but from the middle of different ones that would be
+    alike then, so that what tells them apart stays. Same order and number as ``texts``."""
+    cut = [fit(text, width, ellipsis, keep) for text in texts]
+    for _ in range(_MOST_CUTS):  # those that differ late are alike once more
+        alike: dict[str, list[int]] = {}
+        for at, text in enumerate(cut):
+            alike.setdefault(text, []).append(at)
+        for places in alike.values():
+            own = {clean(texts[at]) for at in places}
+            if len(own) > 1:
+                differ = _first_difference(own)
+                for at in places:
+                    cut[at] = _cut_before(clean(texts[at]), differ, width, ellipsis)
+    return cut
+
+
+def _first_difference(texts: Collection[str]) -> int:
+    """Return the place of the first character that is not the same in all texts, which are not all alike."""
+    return next(at for at, (a, b) in enumerate(zip_longest(min(texts), max(texts))) if a != b)
+
+
+def _cut_before(text: str, differ: int, width: int, ellipsis: str) -> str:
+    """Cut out the middle of a text, so that its beginning stays and what is at ``differ``, in ``width`` cells."""
+    head = min(max(width // 3, 1), differ)
+    room = width - head - len(ellipsis)
+    begin = max(min(differ - room // 3, len(text) - room), head)
+    return fit(f"{text[:head]}{ellipsis}{text[begin:]}", width, "") if room > 0 else fit(text, width, ellipsis)
 
 
 def pad(row: Row, width: int, align: Literal["left", "right"] = "left") -> Row:

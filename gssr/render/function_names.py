@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from gssr.render.cells import cell_width, clean, fit
+from gssr.render.cells import cell_width, clean, fit_apart
 
 _PYTHON = re.compile(r"(?:.*/)?([^/]+\(\d+\): .+)")
 """A frame as torch.profiler writes it: file, line and function."""
@@ -18,8 +18,6 @@ _MANGLED = re.compile(r"S[0-9A-Z]*_|T\d*_|DF\d+[_bx]|L[a-z](n?\d+)E|(\d{1,4})")
 """In a mangled name: what refers to something before, a type of numbers, a number in a template, or the length of the word
 that follows."""
 _ANONYMOUS_WORD = "_GLOBAL__N_1"
-_MOST_CUTS = 3
-"""Times that names are cut anew which are alike once cut."""
 
 
 def readable_name(name: str) -> str:
@@ -96,25 +94,7 @@ def distinct_names(names: Sequence[str], width: int, ellipsis: str) -> list[str]
     for short, places in by_short.items():
         for at, label in zip(places, _with_arguments(short, [found[at] for at in places]), strict=True):
             found[at] = label
-    cut = [fit(name, width, ellipsis) for name in found]
-    for _ in range(_MOST_CUTS):  # those that differ late are alike once more
-        count = Counter(cut)
-        alike: dict[str, list[int]] = {}
-        for at, text in enumerate(cut):
-            if count[text] > 1:
-                alike.setdefault(text, []).append(at)
-        for places in alike.values():
-            differ = _first_difference([found[at] for at in places])
-            for at in places:
-                cut[at] = _cut_before(found[at], differ, width, ellipsis)
-    return cut
-
-
-def _first_difference(names: Sequence[str]) -> int:
-    """Return the place of the first character that is not the same in all names, or the length of the shortest if
-    there is none."""
-    one, other = min(names), max(names)
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return fit_apart(found, width, ellipsis)
 
 
 def _with_arguments(short: str, names: Sequence[str]) -> list[str]:
@@ -142,11 +122,3 @@ def _tell_apart(places: Sequence[int], tokens: Sequence[Sequence[str]], argument
     for same in alike.values():
         if 1 < len(same) < len(places):
             _tell_apart(same, tokens, arguments)
-
-
-def _cut_before(name: str, differ: int, width: int, ellipsis: str) -> str:
-    """Cut out the middle of a name, so that its beginning stays and what is at ``differ``, in ``width`` cells."""
-    head = min(max(width // 3, 1), differ)
-    room = width - head - len(ellipsis)
-    begin = max(min(differ - room // 3, len(name) - room), head)
-    return fit(f"{name[:head]}{ellipsis}{name[begin:]}", width, "") if room > 0 else fit(name, width, ellipsis)

@@ -7,6 +7,8 @@ from gssr.arrays import Floats, Ints
 LETTERS = "cnmslrio"
 """In the order of CATEGORIES."""
 WORDS = ("compute", "communication", "memory copy", "sync wait", "launch, API", "range", "I/O", "other")
+EXPOSED_WORDS = (WORDS[0], "exposed communication", "exposed copies", *WORDS[3:])
+"""Of GPUs and their streams, whose moments count once: as computation first, else as communication, else as copies."""
 _SEEN = 0.005
 """A smaller share has no letter."""
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.render.breakdown import LOOKS
 from gssr.render.roles import Role
-from gssr.render.shares import LETTERS, WORDS
+from gssr.render.shares import EXPOSED_WORDS, LETTERS, WORDS
 
 
 class State(NamedTuple):
@@ -27,6 +27,13 @@ _OF_TRACE: tuple[Role, ...] = (
 )  # fmt: skip
 """The breakdown's colour of each category of a trace (gssr.traces.timeline.Category): work, communication, copies, waits,
 the host's calls, ranges, files, the rest."""
-OF_TRACE: list[State] = [
-    State(word.partition(",")[0], role, letter) for word, role, letter in zip(WORDS, _OF_TRACE, LETTERS, strict=True)
-]
+OF_TRACE, OF_GPU_SHARES = (
+    [State(word.partition(",")[0], role, letter) for word, role, letter in zip(words, _OF_TRACE, LETTERS, strict=True)]
+    for words in (WORDS, EXPOSED_WORDS)
+)
+"""Of intervals and of threads' time; and of that of GPUs and their streams."""
+
+
+def states_of_level(level: str) -> list[State]:
+    """List the states into which the time of rows of this level (gssr.model.traces.levels) is split."""
+    return OF_TRACE if level == "threads" else OF_GPU_SHARES

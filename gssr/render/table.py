@@ -6,7 +6,7 @@ A line across the page that says what follows.
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Union
 
-from gssr.render.cells import cell_width, clip, fit, fit_row, pad
+from gssr.render.cells import cell_width, clip, fit, fit_apart, fit_row, pad
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row, Span, text_of
 
@@ -20,7 +20,7 @@ _LEAST_TEXT = 8
 class TableColumn(NamedTuple):
     """A column. ``drop`` orders who goes first when the page is too narrow (highest first; 0 stays). With ``least`` > 0 its
     cells are drawn: it takes the cells the others leave, from ``least`` to ``most``. ``keep`` is the end of its text that
-    survives a cut. ``cut``: it is cut on a narrow page, instead of the first one."""
+    survives a cut, unless cells would be alike then. ``cut``: it is cut on a narrow page, instead of the first one."""
 
     title: str
     align: Literal["left", "right"] = "left"
@@ -68,7 +68,13 @@ def table(
         if columns[i].least:
             sizes[i] = max(min(sizes[i] + width - total(), columns[i].most), columns[i].least)
     titles: list[Cell] = [(Span(column.title, "dim"),) for column in columns]
-    drawn = [titles, *(row for row in rows if any(callable(row[i]) or _text(row[i]) for i in kept))]
+    shown = [list(row) for row in rows if any(callable(row[i]) or _text(row[i]) for i in kept)]
+    for i in kept:
+        texts = [cell for row in shown if isinstance(cell := row[i], str)]
+        fitted = iter(fit_apart(texts, sizes[i], glyphs.ellipsis, columns[i].keep))
+        for row in shown:
+            row[i] = next(fitted) if isinstance(row[i], str) else row[i]
+    drawn = [titles, *shown]
     return [clip(_line(columns, cells, sizes, kept, gap, glyphs), width) for cells in drawn]
 
 
@@ -100,7 +106,7 @@ def _line(
         if callable(cell):
             row = cell(sizes[i])
         elif isinstance(cell, str):
-            row = (Span(fit(cell, sizes[i], glyphs.ellipsis, columns[i].keep)),)
+            row = (Span(cell),)
         else:
             row = fit_row(cell, sizes[i], glyphs.ellipsis, columns[i].keep)
         spans.extend(pad(row, sizes[i], columns[i].align))

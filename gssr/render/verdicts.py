@@ -2,12 +2,13 @@
 
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 
 from gssr.model.results import Severity, Verdict
-from gssr.render.cells import clean, fit, wrap
+from gssr.render.cells import cell_width, clean, fit, wrap
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import count
 
@@ -68,11 +69,13 @@ def advice_parts(advice: str) -> list[tuple[bool, str]]:
 
 def advice_rows(verdict: Verdict, width: int, most: int | None = None, ellipsis: str = "") -> list[Row]:
     """Draw what to do about a verdict, in at most ``most`` rows (None: all); if there are more, the last one ends with
-    ``ellipsis``. Commands are not broken if they fit on a line."""
+    ``ellipsis``. Commands within a sentence are not broken if they fit on a line."""
     rows: list[Row] = []
     for is_command, text in advice_parts(clean(verdict.advice)):
-        begin = "   $ " if is_command else "   " if rows else " > "
-        rows += wrap(text, width, begin, "   ", unbroken=_WHOLE if is_command else _WITHIN)
+        if is_command:
+            rows += command_rows(text, width, "   $ ", "   ")
+        else:
+            rows += wrap(text, width, "   " if rows else " > ", "   ", unbroken=_WITHIN)
     if most is None or len(rows) <= most:
         return rows
     rows = rows[: most + 1]
@@ -80,14 +83,39 @@ def advice_rows(verdict: Verdict, width: int, most: int | None = None, ellipsis:
     return [*rows[: most - 1], (Span(fit(cut, width, ellipsis)),)] if most else []
 
 
-_WHOLE = re.compile(r".+")
+_SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^'" ])+""")
+
+
+def command_rows(command: str, width: int, first: str = "", rest: str = "", role: Role = "plain") -> list[Row]:
+    """Draw a command on one line if it fits, else on several that a shell joins. ``first`` and ``rest`` begin the first and
+    every other line, but for those that go on with a word that is longer than a line."""
+    if cell_width(first + command) <= width:
+        return [(Span(first + command, role),)]
+    lines: list[str] = []
+    begin = line = first
+    for word in _SHELL_WORD.findall(command):
+        if line != begin and cell_width(f"{line} {word} \\") > width:
+            lines.append(f"{line} \\")
+            begin = line = rest
+        line += word if line == begin else f" {word}"
+        while cell_width(f"{line} \\") > width:
+            text = shlex.split(word)[0]
+            ahead = line[: len(line) - len(word)]
+            n = next((n for n in range(len(text) - 1, 0, -1) if cell_width(f"{ahead}{quote(text[:n])}\\") <= width), 0)
+            if not n:
+                break
+            lines.append(f"{ahead}{quote(text[:n])}\\")
+            begin, line = "", (word := quote(text[n:]))
+    return [(Span(each, role),) for each in [*lines, line]]
+
+
 _COMMAND = re.compile(r"(\bgssr(?: [a-z_-]+)+) FILE\b")
-_MOST_FILES = 3
+_MOST_FILES = 16
 
 
 def naming(verdicts: Sequence[Verdict], files: Sequence[str]) -> tuple[Verdict, ...]:
     """Return the verdicts with FILE in their commands replaced by the files looked at, quoted for a shell; as they are
-    if there are none, more than _MOST_FILES, or names that can't be shown."""
+    if there are none, more than _MOST_FILES, or names that can't be shown. A command that names them runs as it stands."""
     words = " ".join(map(quote, files))
     if not 0 < len(files) <= _MOST_FILES or not words.isprintable():
         return tuple(verdicts)
@@ -119,7 +147,7 @@ def limits_of(source: str) -> str:
     if not others:
         return "Its limits are GSSR's own."
     own = "; GSSR's own" if "ours" in names else ""
-    return f"Sources of its limits: {others}{own}."
+    return f"Limits: {others}{own}."
 
 
 def abstention_rows(abstentions: Mapping[str, str], width: int, bullet: str, most_named: float = math.inf) -> list[Row]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.model.breakdown.categories import CATEGORIES, POSITIONS, UNKNOWN_WORK
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import LeadingLoss
 from gssr.render.breakdown import LEAST_SHOWN, LOOKS, breakdown_bar, headline, shown_categories
@@ -74,7 +74,7 @@ def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Ro
             [
                 (Span(f"{look.marked(options.ascii)} ", look.role), Span(breakdown.label(at))),
                 percent(float(shares[at])), *([percent(float(breakdown.error[at]))] if has_error else []),
-                spell(float(seconds[at])), breakdown.confidence[at],
+                spell(float(seconds[at])), breakdown.known_by(at),
             ]
         )  # fmt: skip
     rest = 1 - float(shares[shown].sum())
@@ -100,7 +100,7 @@ def breakdown_remarks(breakdown: Breakdown) -> list[str]:
             f"parallel efficiency {percent(efficiency.parallel)} = load balance {percent(efficiency.load_balance)} x "
             f"communication {percent(efficiency.communication)} x orchestration {percent(efficiency.orchestration)}"
         )
-    if efficiency is not None and breakdown.other_work == UNKNOWN_WORK:
+    if efficiency is not None and breakdown.is_work_unknown:
         found.append(_EFFICIENCY_AT_MOST)
     found += _where_not_measured(breakdown)
     if breakdown.resolution >= _ABOUT_SECONDS:

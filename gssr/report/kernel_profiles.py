@@ -5,7 +5,6 @@ The object's keys are a contract (docs/traces.md): they are only ever added to.
 
 import os
 import shlex
-import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, count, fixed, percent, prefixed
 from gssr.render.table import Cell, TableColumn, table
+from gssr.render.verdicts import command_rows
 from gssr.report.page import PageOptions, remark, section
 from gssr.traces.kernel_profile import Dim3, RuleAdvice
 
@@ -67,13 +67,6 @@ def first_launch(kernel: str, others: Iterable[str]) -> str:
     return "the first launch of its function" + (f", which {count(n, 'kernel')} are of" if n > 1 else "")
 
 
-def command_rows(command: str, width: int) -> list[Row]:
-    """Draw a command to be copied from its first cell on: on one line if it fits, else on several that a shell joins."""
-    lines = [command] if len(command) <= width else textwrap.wrap(command, width - 2, break_long_words=False,
-                                                                  break_on_hyphens=False)  # fmt: skip
-    return [(Span(f"{line} \\" if line is not lines[-1] else line, "value"),) for line in lines]
-
-
 def kernels_page(
     found: Sequence[ProfiledKernel], next_kernel: UnprofiledKernel | None, options: PageOptions
 ) -> list[Row]:
@@ -94,11 +87,11 @@ def kernels_page(
     if next_kernel is not None and (command := profile_command(next_kernel.name, next_kernel.others)) is not None:
         rows += section("Which next?", width, marks)
         text = (
-            f"Of the kernels that compute and were not measured, {_sentence_name(next_kernel.name)} has the most time in "
-            f"the trace, {percent(next_kernel.share)} of that of all kernels. To measure "
+            f"Of the kernels that compute and match no measured one by name, {_sentence_name(next_kernel.name)} has the "
+            f"most time in the trace, {percent(next_kernel.share)} of that of all kernels. To measure "
             f"{first_launch(next_kernel.name, next_kernel.others)}:"
         )
-        rows += [*wrap(text, width), *command_rows(command, width)]
+        rows += [*wrap(text, width), *command_rows(command, width, role="value")]
     return [*rows, (), (Span(_closing_line(found), "value"),)]
 
 

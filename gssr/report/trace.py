@@ -31,12 +31,13 @@ from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, count, fixed, percent, quantity
 from gssr.render.table import Cell, TableColumn, table
+from gssr.render.verdicts import command_rows
 from gssr.report.about import note_rows
 from gssr.report.breakdown import breakdown_section
 from gssr.report.call_tree import call_rows, shares_of
 from gssr.report.exchange import exchange_rows, io_rows
 from gssr.report.json_document import breakdown_object, number, verdict_object
-from gssr.report.kernel_profiles import command_rows, first_launch, profile_command, profile_object
+from gssr.report.kernel_profiles import first_launch, profile_command, profile_object
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
 SCHEMA = "gssr.trace/1"
@@ -65,7 +66,7 @@ _CAUSES: dict[Cause, str] = {
     "dependency": "launched, waits for an event or other work",
     "copy": "a copy is launched, waits for its data",
     "unknown": "the trace does not tell what launched it",
-    "outside": "before a GPU's first work, after its last",
+    "outside": "before a GPU's first kernel or copy, after its last",
 }
 
 
@@ -239,8 +240,9 @@ def _copies_outside_kernels(trace: TraceAnalysis, width: int) -> list[Row]:
     outside = _sum(trace, "exposed_copy_ns") - breakdown.by_gpu[:, POSITIONS["idle.copies"]].sum() * 1e9
     if outside < LEAST_SHOWN * breakdown.gpu_seconds * 1e9:
         return []
-    where = "before a GPU's first kernel, after its last or within the GPU"
-    return remark(f"{took(outside)} of them are {where}: above these are no waits", width, label="copies")
+    where = "before a GPU's first kernel, after its last or within a GPU"
+    text = f"{took(outside)} of them are {where}; the table above doesn't count them as waiting"
+    return remark(text, width, label="copies")
 
 
 def _flops(trace: TraceAnalysis, width: int) -> list[Row]:
@@ -317,8 +319,8 @@ def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
     if len(trace.gpus) > most:
         rows += wrap(f"and {count(len(trace.gpus) - most, 'more GPU')}", options.width, role="dim")
     if apart:
-        rows += wrap("shares of each GPU's span, from its first work to its last; above, of the job's", options.width,
-                     role="dim")  # fmt: skip
+        about = "shares of each GPU's span, from its first kernel or copy to its last; above, of the job's"
+        rows += wrap(about, options.width, role="dim")
     return rows
 
 
@@ -378,7 +380,11 @@ def _kernels(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[
     if longest is not None and (command := profile_command(longest.name, longest.others)) is not None:
         share = f"{_fit_name(longest.name)} takes {percent(longest.share)} of the time of all kernels"
         text = f"{share}; to measure {first_launch(longest.name, longest.others)}:"
-        rows += [(), *remark(text, options.width, "plain", label="profile"), *command_rows(command, options.width)]
+        rows += [
+            (),
+            *remark(text, options.width, "plain", label="profile"),
+            *command_rows(command, options.width, role="value"),
+        ]
     return rows
 
 
@@ -453,11 +459,13 @@ def _launches(trace: TraceAnalysis, width: int) -> list[Row]:
     found = launch_numbers(trace)
     if not found["count"]:
         return []
-    delay = found["delay_ns"]
+    delay, n_short = found["delay_ns"], found["short_kernels"]
+    short = "no work" if not n_short else "1 piece of work" if n_short == 1 else f"{n_short:,} pieces of work"
+    than = "were shorter than their launches" if n_short > 1 else "was shorter than its launch"
     text = (
         f"{found['count']:,}; median delay {took(delay['median'])}, longest {took(delay['max'])}, "
-        f"{found['long_delays']:,} above 100 µs; {found['short_kernels']:,} of work shorter than the call; at most "
-        f"{found['queue_max']:,} waiting in a stream"
+        f"{found['long_delays']:,} above 100 µs; {short} {than}; at most "
+        f"{found['queue_max']:,} waited in a stream"
     )
     return [(), *remark(text, width, "plain", label="launches")]
 
@@ -523,8 +531,15 @@ def _critical_path(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) ->
     known = [(part, part.win_ns) for part in path.parts if part.win_ns is not None and is_known]
     names = distinct_names([clean(part.name) for part, _ in known], _LONGEST_NAME, marks.ellipsis)
     if known:
+        in_step = [
+            part.kind == "host" and any(step.name.startswith(part.name) for step in trace.steps) for part, _ in known
+        ]
+        names = [f"between calls in {name}" if inside else name for name, inside in zip(names, in_step, strict=True)]
         each = [f"{name} {took(part.total_ns)} ({took(ns)})" for name, (part, ns) in zip(names, known, strict=True)]
-        text = f"most of it, and in brackets how much earlier it would end without: {'; '.join(each)}"
+        text = (
+            "most of it, and in brackets how much earlier it would end if that took no time and all else as long as it did: "
+            f"{'; '.join(each)}"
+        )
         rows += wrap(text, options.width)
     ranks = sorted(path.by_rank.items(), key=lambda each: -each[1])[:4]
     where = ", ".join(f"{percent(ns / path.length_ns)} on rank {NONE if rank is None else rank}" for rank, ns in ranks)
@@ -561,8 +576,8 @@ def _fit_name(name: str) -> str:
 
 
 def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Draw a table of the steps, each with its mean over the ranks, the longest, and how long the GPUs were busy; no
-    rows without steps."""
+    """Draw a table of the steps, each with its first begin, its mean over the ranks, the longest, and how long the GPUs were
+    busy; no rows without steps."""
     if not trace.steps:
         return []
     width = options.width
@@ -570,10 +585,13 @@ def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Ro
     for step in trace.steps:
         by_name.setdefault(step.name, []).append(step)
     rows = section("Steps", width, marks, count(len(by_name), "step"))
-    ranks = len({step.rank for step in trace.steps}) > 1
+    several = len(by_name) < len(trace.steps)
+    alike = {name for name, own in by_name.items() if len(own) > 1 and len({step.length_ns for step in own}) == 1}
+    ranks = len({step.rank for step in trace.steps}) > 1 and len(alike) < len(by_name)
     head = (
-        TableColumn("step"), TableColumn("begins at", "right", drop=2), TableColumn("lasts", "right"),
-        *((TableColumn("longest", "right"), TableColumn("on", "left", drop=1)) if ranks else ()),
+        TableColumn("step"), TableColumn("begins at", "right", drop=2),
+        TableColumn("mean" if several else "lasts", "right"),
+        *((TableColumn("longest", "right"),) if several else ()), *((TableColumn("on", "left", drop=1),) if ranks else ()),
         TableColumn("busy %", "right"),
         TableColumn("", least=8, most=30, drop=3),
     )  # fmt: skip
@@ -585,14 +603,17 @@ def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Ro
         known = [step for step in own if step.busy_ns is not None]
         busy = sum(step.busy_ns or 0 for step in known) / max(sum(step.length_ns for step in known), 1)
         length = sum(step.length_ns for step in own)
-        spread = [took(last.length_ns), f"rank {NONE if last.rank is None else last.rank}"] if ranks else []
+        spread = [took(last.length_ns)] if several else []
+        spread += [NONE if name in alike else f"rank {NONE if last.rank is None else last.rank}"] if ranks else []
         lines.append(
-            [fit(name, 32, marks.ellipsis), took(own[0].start_ns), took(length / len(own)), *spread,
+            [fit(name, 32, marks.ellipsis), took(min(step.start_ns for step in own)), took(length / len(own)), *spread,
              f"{100 * busy:.1f}" if known else NONE, partial(bar, length / len(own) / max(longest, 1), glyphs=marks)]
         )  # fmt: skip
     rows += table(head, lines, width, marks) if lines else []
     lengths = np.array([step.length_ns for step in trace.steps])
-    text = f"median {took(float(np.median(lengths)))}, from {took(int(lengths.min()))} to {took(longest)}"
+    text = f"shortest {took(int(lengths.min()))}, median {took(float(np.median(lengths)))}, longest {took(longest)}"
+    text += ": from begin to end of the range that marks a step"
+    text += "; GPUs may run its work later" if trace.gpus else ""
     return rows + wrap(text, width, role="dim")
 
 

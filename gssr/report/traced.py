@@ -20,8 +20,9 @@ from gssr.render.glyphs import glyph_set
 from gssr.render.roles import Row
 from gssr.render.scale import NONE, UNKNOWN, count, fixed, percent
 from gssr.render.table import TableColumn, table
+from gssr.render.verdicts import command_rows
 from gssr.report.content import ContentTable
-from gssr.report.kernel_profiles import command_rows, first_launch, profile_command
+from gssr.report.kernel_profiles import first_launch, profile_command
 from gssr.report.page import PageOptions, remark, section, time_axis
 
 _DROPPED = {"Clock": 5, "From": 4, "Compute": 3, "Exp.comm": 2, "Exp.copy": 2}
@@ -146,7 +147,7 @@ def _next_to_profile(analysis: Analysis, width: int) -> list[Row]:
     if command is None:
         return []
     text = f"{clean(fit(name, 60, '…'))} takes {percent(share)} of the time of all kernels; to measure "
-    return [*wrap(f"{text}{first_launch(name, others)}:", width), *command_rows(command, width)]
+    return [*wrap(f"{text}{first_launch(name, others)}:", width), *command_rows(command, width, role="value")]
 
 
 def traced(analysis: Analysis, options: PageOptions) -> list[Row]:

@@ -171,6 +171,18 @@ class CountedKernel(NamedTuple):
     source: int = 0
 
 
+class MemoryHolder(NamedTuple):
+    """What held memory when a GPU held the most: the allocations of one line of the program, or a category; ``name`` begins
+    with the GPU where there are several. ``track``: the GPU's; ``n_bytes``: of all ``n`` allocations, ``largest``: of the
+    largest; None of a category."""
+
+    name: str
+    track: int
+    n_bytes: int
+    n: int | None = None
+    largest: int | None = None
+
+
 class Counter(NamedTuple):
     """A series of values [n]. ``time``: ns, ascending; ``track``: index of the track it belongs to, -1 if to none.
     ``mode``: a "gauge" holds until the next value, a "rate" is over the time before its own, a "total" only grows."""
@@ -337,3 +349,5 @@ class Timeline:
     """Of profiles of XLA."""
     counted: tuple[CountedKernel, ...] = ()
     """In the order in which they ran on their GPU."""
+    holders: tuple[MemoryHolder, ...] = ()
+    """Of what PyTorch wrote about memory."""

@@ -28,7 +28,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Tab, Tabs
 
-from gssr.gpu_name import select_gpus
+from gssr.gpu_name import listed, select_gpus
 from gssr.gpu_vendors import BOTH, NVIDIA, maker_of, speak_of
 from gssr.model.frame_cache import once
 from gssr.model.live.judge import asked_of
@@ -68,6 +68,8 @@ from gssr.tui.wire import Wire, thrifty
 if TYPE_CHECKING:
     from textual.command import Provider
 
+    from gssr.model.traces.levels import LevelName
+
 _STYLES = Path(__file__).with_name("app.tcss")
 
 WINDOWS = (None, 60.0, 300.0, 900.0, 3600.0)
@@ -94,6 +96,11 @@ UNTIL_GARBAGE_SECONDS = 1.0
 """After the start; by then the first picture is drawn."""
 
 
+LEAVES = "beside a job: stop it, leave it running, or go back; else leave"
+COPIES_OR_LEAVES = f"copy the text that the mouse has selected; without any, {LEAVES}"
+"""What Ctrl-C does."""
+
+
 class NewResults(Message):
     """New results: one for each recording that was asked about. None at all: the producer has failed."""
 
@@ -113,9 +120,14 @@ def _command_provider() -> "type[Provider]":
     return Everything
 
 
-class _FirstScreen(Screen[None]):
-    """The screen below all others."""
+class _FirstScreen(Screen[None], inherit_bindings=False):
+    """The screen below all others. Its keys are Textual's, in our words."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("tab", "app.focus_next", "Next", "the next panel", show=False),
+        key("shift+tab", "app.focus_previous", "Previous", "the previous panel", show=False),
+        key("ctrl+c,super+c", "screen.copy_text", "Copy", COPIES_OR_LEAVES, show=False),
+    ]
     _was_resumed = False
 
     def on_screen_resume(self, event: ScreenResume) -> None:
@@ -167,7 +179,7 @@ class LiveScreen(KeysInOrder):
         key("question_mark,f1", "help", "Keys", "the keys of the focused panel; again or Esc: closed"),
         key("ctrl+d", "scroll_help(1)", "Keys down", "scroll the list of keys", show=False),
         key("ctrl+u", "scroll_help(-1)", "Keys up", "scroll the list of keys back", show=False),
-        key("ctrl+c", "interrupt", "Leave", "beside a job: stop it, leave it running, or go back; else leave", show=False),
+        key("ctrl+c", "interrupt", "Leave", LEAVES, show=False),
         key("ctrl+z", "suspend", "Suspend", "to the shell for a while; fg there comes back here", show=False),
         key("q", "leave", "Quit", "leave; a job goes on"),
     ]  # fmt: skip
@@ -192,8 +204,8 @@ class LiveScreen(KeysInOrder):
         """The text that stands on the screen until there is a recording."""
         self.reading = ""
         """The text that stands on the screen until the first result."""
-        self.file = ""
-        """The recording's name in commands that a screen advises; empty for one that is gone with the screen."""
+        self.files: tuple[str, ...] = ()
+        """What commands that a screen advises name; nothing for a recording that is gone with the screen."""
         self._newest: Results = ()
         self._panes: dict[ScreenName, ScreenPane] = {}
         self._offered: tuple[bool, ...] = ()
@@ -210,6 +222,8 @@ class LiveScreen(KeysInOrder):
         """True once the first results were drawn."""
         self._awaited_tab: ScreenName | None = None
         """The tab that was chosen and does not have the focus yet."""
+        self._time_left: tuple[View | None, tuple[LevelName | None, tuple[int, ...]]] = (None, (None, ()))
+        """The view of Time when it was left, and level and selection of the screen after it: with these it comes back."""
         self._other = 1
         """The recording that Compare sets beside the first."""
         self._table = table
@@ -410,6 +424,8 @@ class LiveScreen(KeysInOrder):
             return
         result, view = self.results[0], self.view
         nothing, said = self._why_nothing_is_drawn(result), self.query_one("#nothing", Words)
+        if said.display and not nothing and self.screen.focused is None:  # what was hidden has lost the focus
+            self.call_after_refresh(self._focus_first, view.screen)
         said.display = bool(nothing)
         self.query_one("#tabs").display = self.query_one("#screens").display = not nothing
         said.say(nothing)
@@ -428,6 +444,8 @@ class LiveScreen(KeysInOrder):
 
     def _why_nothing_is_drawn(self, result: Result) -> str:
         """Say why there is nothing to draw; "" if there is something."""
+        if result.part is not None and not result.part.matched:
+            return f"no match: {clean(self.view.filter)}\nThe rows are {listed(result.gpus)}. Esc shows all."
         if result.n_rows and result.n_gpus:
             return ""
         if result.problem:
@@ -438,12 +456,12 @@ class LiveScreen(KeysInOrder):
         return "no sample yet" if result.n_gpus else "no GPU was recorded"
 
     def _name_file_in_advice(self, result: Result) -> Result:
-        """Return the result with the recording's name in the commands of its advice; as it is without a name or a
+        """Return the result with the names of what is looked at in the commands of its advice; as it is without names or a
         judgement."""
         found = result.judgement
-        if found is None or not self.file:
+        if found is None or not self.files:
             return result
-        return result.with_judgement(_naming_file(found, self.file))
+        return result.with_judgement(_naming_files(found, self.files))
 
     def _select(self, wanted: tuple[str, ...]) -> None:
         """Look at the GPUs that these names mean; a notice if they mean none. They are asked for only once."""
@@ -540,7 +558,7 @@ class LiveScreen(KeysInOrder):
 
     def _offer_screens(self) -> None:
         """Show the tabs that have something to show: Compare with a second run, Calls with a trace; of a profile
-        nothing but Calls, of PyTorch's memory nothing but Time."""
+        nothing but Calls, of PyTorch's memory nothing but Time and Calls."""
         tabs, offered = self.query_one("#tabs", Tabs), tuple(self._offers(tab.name) for tab in TABS)
         if offered == self._offered:
             return
@@ -554,7 +572,7 @@ class LiveScreen(KeysInOrder):
         if part is not None and part.trace.profile is not None:
             return name == "calls"
         if part is not None and part.trace.sources[0].format == "memory":
-            return name == "time"
+            return name in ("time", "calls")
         if name == "calls":
             return part is not None or self.view.screen == "calls"
         return name != "compare" or len(self._watches) > 1
@@ -570,6 +588,8 @@ class LiveScreen(KeysInOrder):
         title = TITLES[name]
         if result.part is not None and result.part.trace.profile is not None:
             return f"There is no {title}: a profile holds sums of calls, which {TITLES['calls']} shows."
+        if result.part is not None and result.part.trace.holders:
+            return f"There is no {title} of memory: {TITLES['time']} and {TITLES['calls']} show it."
         if name == "compare":
             return f"There is no {title}: only one run is open. gssr tui A B opens two."
         if result.traced:
@@ -583,16 +603,25 @@ class LiveScreen(KeysInOrder):
             self._look_at(event.tab.id)  # type: ignore[arg-type]
 
     def _look_at(self, name: ScreenName) -> None:
-        """Look at another screen from its top; do nothing if it is in sight."""
+        """Look at another screen from its top, at Time where it was left; do nothing if it is in sight."""
         if name == self.view.screen:
             return
-        place, scene = self.view.place, self.scene()
+        left, place, scene = self.view, self.view.place, self.scene()
         if scene is not None and scene.frame.part is not None:
             from gssr.tui.trace.cursor import picked  # with all that reads traces
 
             pointed = picked(scene)
             place = place if pointed < 0 else pointed  # Why tells of it
-        self.change_view(replace(self.view, screen=name, row=0, top=0, opened=False, trail=(), place=place))
+        view = replace(left, screen=name, row=0, top=0, opened=False, trail=(), place=place)
+        was, whose = self._time_left
+        if name == "time" and was is not None and (left.level, left.selection) == whose:
+            view = replace(
+                view, level=was.level, selection=was.selection, selected=was.selected, row=was.row, top=was.top,
+                opened=was.opened, trail=was.trail,
+            )  # fmt: skip
+        self.change_view(view)
+        if left.screen == "time":
+            self._time_left = left, (self.view.level, self.view.selection)
 
     def action_tab(self, name: ScreenName) -> None:
         """Go to the screen ``name``; keys wait until it has the focus."""
@@ -877,8 +906,8 @@ class LiveScreen(KeysInOrder):
 
 
 @once
-def _naming_file(judgement: Judgement, file: str) -> Judgement:
-    return replace(judgement, verdicts=naming(judgement.verdicts, [file]))
+def _naming_files(judgement: Judgement, files: tuple[str, ...]) -> Judgement:
+    return replace(judgement, verdicts=naming(judgement.verdicts, files))
 
 
 def _is_held(descriptor: int) -> bool:

@@ -78,6 +78,12 @@ class Scene(NamedTuple):
     view: View
 
 
+def selection_of(result: Result, view: View) -> tuple[int, ...]:
+    """Return the positions of the GPUs (of a trace also streams, threads ...) to show: those selected, of which in a trace
+    the filter leaves some. () stands for all."""
+    return view.selection if result.part is None else result.query.gpus
+
+
 PAGE = 10_000
 """A page for a screen's ``move``, which moves by as much as it shows; PAGE × PAGE is to the first or the last line."""
 

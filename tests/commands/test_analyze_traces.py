@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -46,6 +47,19 @@ def write(folder: Path, rank: int, name: str = HOSTILE) -> Path:
     return path
 
 
+def collecting(folder: Path, rank: int) -> Path:
+    """A rank that computes, the first one longer, and then communicates with the others."""
+    late, path = 200 if rank == 0 else 0, folder / f"rank{rank}.json"
+    events = [
+        {"ph": "X", "cat": "kernel", "name": name, "pid": rank, "tid": 7, "ts": at, "dur": took,
+         "args": {"device": rank, "stream": 7}}
+        for name, at, took in (("gemm", 0, 500 + late), ("ncclDevKernel_AllReduce", 500 + late, 300 - late))
+    ]  # fmt: skip
+    head = {"schemaVersion": 1, "distributedInfo": {"rank": rank}, "baseTimeNanoseconds": 1_767_225_600_000_000_000}
+    path.write_text(json.dumps(head | {"traceEvents": events}))
+    return path
+
+
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the traces of two ranks; never to be changed."""
@@ -73,6 +87,21 @@ def test_a_page_keeps_its_width_and_runs_no_escapes_of_names(
         return
     assert "\x1b" not in page and all(cell_width(line) <= width for line in lines[:-1])
     assert "--ascii" not in words or page.isascii()
+
+
+def test_a_command_on_the_page_of_several_files_runs_as_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "of all ranks"
+    folder.mkdir()
+    files = [collecting(folder, rank) for rank in range(5)]
+    for own in (files, files[:4]):
+        page = said(capsys, "analyze", *own, "--width", 60)[1]
+        command = page.partition("$ gssr")[2].partition("\n!")[0].partition("\n-")[0]
+        words = shlex.split(command.replace("\\\n", ""), comments=False)
+        assert words[:3] == ["analyze", "--csv", "kernels_by_rank"]
+        assert words[3:] == ([str(folder)] if own is files else list(map(str, own)))
+        assert said(capsys, *words)[0] == 0
 
 
 def test_the_page_says_how_much_and_why(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:

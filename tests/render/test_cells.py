@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gssr.render.cells import LONGEST, at_most, cell_width, clean, clip, fit, flow, pad, wrap
+from gssr.render.cells import LONGEST, at_most, cell_width, clean, clip, fit, fit_apart, flow, pad, wrap
 from gssr.render.roles import Row, Span, text_of
 
 widths = st.integers(1, 300)
@@ -48,6 +48,18 @@ def test_wide_characters_count_twice() -> None:
 @given(texts, widths, st.sampled_from(["start", "end"]))
 def test_fitted_text_stays_in_its_cells(text: str, width: int, keep: str) -> None:
     assert cell_width(fit(text, width, "…", keep)) <= width  # type: ignore[arg-type]
+
+
+@given(st.lists(st.text("ab:. 中", max_size=20), max_size=6), st.integers(1, 30), st.sampled_from(["start", "end"]))
+def test_texts_fitted_apart_stay_in_their_cells(texts: list[str], width: int, keep: str) -> None:
+    found = fit_apart(texts, width, "…", keep)  # type: ignore[arg-type]
+    assert all(cell_width(each) <= width for each in found)
+    assert all(own == text for own, text in zip(found, texts, strict=True) if cell_width(text) <= width)
+
+
+def test_what_tells_texts_apart_survives_a_cut() -> None:
+    assert fit_apart(["gpu:0.pid4000", "gpu:0.pid4001", "gpu:1"], 8, "…") == ["gp…d4000", "gp…d4001", "gpu:1"]
+    assert len(set(fit_apart(["rank 1 MPI_Waitall", "rank 2 MPI_Waitall"], 10, "…", "end"))) == 2
 
 
 def test_a_cut_keeps_the_end_asked_for() -> None:

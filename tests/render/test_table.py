@@ -34,6 +34,12 @@ def test_a_table_stays_in_its_box(width: int) -> None:
     assert all(cell_width(line) <= width for line in _texts(width))
 
 
+def test_cells_that_differ_differ_when_they_are_cut() -> None:
+    lines: list[list[Cell]] = [[f"gpu:0.pid{number}", "1.0"] for number in (4000, 4001)]
+    _, *rows = (text_of(row) for row in table([TableColumn("GPU"), TableColumn("busy", "right")], lines, 13, UTF8))
+    assert len(set(rows)) == 2 and all("…" in row for row in rows)
+
+
 def test_drawn_columns_take_what_is_left() -> None:
     assert {cell_width(line) for line in _texts(54)} == {54}
     assert {cell_width(line) for line in _texts(300)} == {22 + 4 + 20 + 3 + 4 + 4 + 5}

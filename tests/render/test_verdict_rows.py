@@ -1,12 +1,16 @@
 """What to do is drawn so that its commands can be copied."""
 
+import shlex
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gssr.model.results import Verdict
+from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
-from gssr.render.verdicts import advice_parts, advice_rows, saving_of
+from gssr.render.verdicts import advice_parts, advice_rows, command_rows, saving_of
 
 TRACE = (
     "The host launches too slowly. See one step in a trace, by torch.profiler or: nsys profile --trace=cuda,nvtx,osrt -o "
@@ -37,6 +41,14 @@ def test_a_command_longer_than_the_line_is_still_all_there() -> None:
     drawn = rows("Which do most: gssr analyze -plb 'a long name of a recording.sql'. https://example.org/a", 40)
     assert "".join(row.strip() for row in drawn).replace(" ", "").endswith("https://example.org/a")
     assert max(map(len, drawn)) <= 40
+
+
+@given(st.lists(st.text("ab '\"$-/", min_size=1, max_size=12), min_size=1, max_size=6), st.integers(20, 60))
+def test_a_command_on_several_lines_runs_as_it_stands(words: list[str], width: int) -> None:
+    command = shlex.join(words)
+    lines = [text_of(row) for row in command_rows(command, width, "   $ ", "   ")]
+    assert all(cell_width(line) <= width for line in lines)
+    assert shlex.split("\n".join(lines).removeprefix("   $ ").replace("\\\n", "")) == words
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS, UNKNOWN_WORK
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import LeadingLoss
 from gssr.render.breakdown import breakdown_bar, headline
@@ -59,7 +59,7 @@ def test_the_sentence_says_what_is_a_guess() -> None:
 
 
 def test_kernels_whose_work_was_not_measured_are_not_said_to_compute() -> None:
-    text = headline(booked({"working.other": 1.0}, other_work="works, kind of work not measured"))
+    text = headline(booked({"working.other": 1.0}, labels={"working.other": UNKNOWN_WORK}))
     assert text == "100.0 % of the GPU time runs kernels, what they do was not measured."
 
 
@@ -74,8 +74,11 @@ def below_the_table(found: Breakdown, leading: LeadingLoss | None = None) -> str
 
 
 def test_an_efficiency_is_only_a_bound_where_nobody_knows_what_kernels_do() -> None:
-    for work, is_bound in (("works, kind of work not measured", True), ("computes in FP32", False)):
-        rows = [text_of(row) for row in breakdown_section(booked(SHARES, other_work=work), PageOptions(width=200))]
+    for work, is_bound in ((UNKNOWN_WORK, True), ("computes in FP32", False)):
+        rows = [
+            text_of(row)
+            for row in breakdown_section(booked(SHARES, labels={"working.other": work}), PageOptions(width=200))
+        ]
         assert any(row.startswith("parallel efficiency") for row in rows)
         assert any(row.startswith("the efficiency is at most that") for row in rows) == is_bound
 

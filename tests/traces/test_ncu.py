@@ -16,7 +16,8 @@ from gssr.cli import main
 from gssr.model.traces.profiled_kernels import ProfiledKernel, profiled_kernels, roofline_of
 from gssr.recognise import NCU_CSV, NCU_REPORT, recognise
 from gssr.render.function_names import short_name
-from gssr.report.kernel_profiles import command_rows, first_launch, profile_command
+from gssr.render.verdicts import command_rows
+from gssr.report.kernel_profiles import first_launch, profile_command
 from gssr.traces.kernel_profile import ProfiledLaunch, measured, number_of, plain_advice
 from gssr.traces.launch_shapes import KernelShape, Totals
 from gssr.traces.ncu_csv import read_ncu_csv
@@ -282,7 +283,7 @@ def test_a_command_with_a_long_name_fits_into_a_line_and_matches_that_kernel_alo
     within = profile_command(named[0], [*named, f"{tiles[0]}_2(int)"])
     assert within == f"ncu --set full -k {tiles[0]} -c 1 -o kernel PROGRAM"  # no part of it is its own
     lines = [each.text for (each,) in command_rows(within, 60)]
-    assert all(line.endswith(" \\") for line in lines[:-1]) and len(lines) > 1
+    assert all(line.endswith("\\") for line in lines[:-1]) and max(map(len, lines)) <= 60 < len(within)
     assert (
         subprocess.run(["sh", "-c", "\n".join(["echo \\", *lines])], capture_output=True, text=True).stdout
         == f"{within}\n"

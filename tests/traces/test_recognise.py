@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from chrome import kernel, span, text
 
+from gssr.cli import main
 from gssr.recognise import RecognisedFile, recognise
 from gssr.store.read.open import RecordingError, connect
 
@@ -162,3 +163,19 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert recognise(str(tmp_path / "pipe")).problem == "is not a file"
     assert recognise(str(tmp_path / "none")).problem == "no such file"
+
+
+@pytest.mark.parametrize("command", [[], ["analyze"]])
+def test_a_trace_that_can_not_be_read_is_called_so(
+    tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    report, archive = tmp_path / "run.nsys-rep", tmp_path / "scorep"
+    report.write_bytes(b"of another version")
+    archive.mkdir()
+    (archive / "traces.otf2").write_text("junk")
+    for path, said in (
+        (report, f"nsys export --type sqlite {report}"),
+        (archive, "traces.otf2, its anchor file, is damaged"),
+    ):
+        assert main([*command, str(path)]) != 0
+        assert said in capsys.readouterr().err

@@ -12,6 +12,8 @@ from textual.widgets import Static, Tabs
 
 from gssr.commands.tui import watches_of
 from gssr.model.live.watched_trace import WatchedTrace
+from gssr.model.traces.part import part_of
+from gssr.render.clock import exact
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.report.live.call_outline import COLUMNS as COLUMNS_OF_TREE
 from gssr.report.live.call_tables import COLUMNS, TITLES, cell_text, tables_of
@@ -21,6 +23,7 @@ from gssr.tui.calls.matrix import MessageMatrix
 from gssr.tui.calls.pane import CallsPane
 from gssr.tui.calls.table import CallTable
 from gssr.tui.calls.tree import CallTreeTable
+from gssr.tui.job.most import MostTime
 from gssr.tui.time.trace_lanes import TraceLanes
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.vampir import DISPLAYS
@@ -331,3 +334,36 @@ def test_job_of_a_trace_fits_into_the_screen(size: tuple[int, int]) -> None:
         assert max(panel.region.bottom for panel in app.query("#job-right > *") if panel.display) <= body.bottom
 
     work(app, steps, size)
+
+
+def test_the_share_on_job_is_of_the_time_beside_it() -> None:
+    timeline = training(1)
+    app = of_trace(timeline)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results and app.results[0].part is not None and app.pane.is_ready)
+        (first, last), result = part_of(timeline).worked or (0, 0), app.results[0]
+        assert (last - first) / 1e9 < result.last - result.first, "the program began before the first work"
+        words = str(app.query_one("#score-words").content)
+        assert f"of {exact((last - first) / 1e9)}" in words and "first work to last" in seen(app)
+
+    work(app, steps, (120, 40))
+
+
+def test_enter_on_what_took_the_most_time_shows_the_longest_gap_and_esc_comes_back() -> None:
+    app = of_trace(training(2))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "longest gap" in seen(app))
+        gap = max(app.results[0].part.analysis.gaps, key=lambda each: each.length_ns)
+        app.screen.set_focus(app.query_one(MostTime))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.view.screen == "time" and isinstance(app.focused, TraceLines))
+        window = app.results[0].window
+        assert app.view.cursor == gap.start_ns / 1e9
+        assert window.start < gap.start_ns / 1e9 < (gap.start_ns + gap.length_ns) / 1e9 < window.end
+        assert window.end - window.start < 6 * gap.length_ns / 1e9
+        await pilot.press("escape")
+        await until(pilot, lambda: app.view.screen == "job")
+
+    work(app, steps, (120, 40))

@@ -455,6 +455,25 @@ def test_help_names_the_keys_of_the_focused_panel(recording: str) -> None:
     work(app, steps, (160, 50))
 
 
+@pytest.mark.parametrize("digit", ["1", "2", "3", "5"])
+def test_help_lists_keys_in_our_words_and_as_what_they_do(recording: str, digit: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await pilot.press(digit, "question_mark")
+        await until(pilot, lambda: bool(app.screen.query(KeysPanel)))
+        for each in list(app.pane.query("*")):
+            if each.focusable and each.display:
+                app.screen.set_focus(each)
+                await pilot.pause(0.1)
+                text = " ".join(" ".join(line.partition("▏")[2].split()) for line in seen(app).split("\n"))
+                assert "^c super+c copy the text that the mouse has selected; without any," in text
+                for textuals in ("Focus", "Scroll", "Cursor", "Quit the app", "Copy selected text", "^q"):
+                    assert textuals not in text, each
+
+    work(app, steps, (200, 90))
+
+
 def test_help_that_does_not_fit_is_scrolled_and_closed_by_keys(recording: str) -> None:
     app = live_screen(recording)
 

@@ -1,6 +1,7 @@
 """Time as its user works it: zoom and scrub by keys and by the mouse, events, states, and a trace's tracks with what belongs
 together."""
 
+import re
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gssr.backends.synthetic.bulk import generate
+from gssr.commands.tui import watches_of
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces.flows import flow_between, launch_flows, partner
@@ -30,7 +32,7 @@ from gssr.tui.time.wall import TimeWall
 from gssr.tui.view import View
 from tests.fakes.growing import Growing
 from tests.fakes.training import training
-from tests.looking import live_screen, seen, until, work
+from tests.looking import live_screen, looked_at, open_tab, seen, until, work
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +221,21 @@ def test_events_are_flags_with_their_text(recording: str, tmp_path: Path) -> Non
     work(app, steps, (200, 60))
 
 
+def test_notes_on_a_traces_file_are_no_events_on_its_timeline() -> None:
+    timeline = training(1)
+    noted = replace(timeline, sources=(timeline.sources[0]._replace(notes=("read without msgspec",)),))
+    app = of_trace(noted)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_time(app, pilot)
+        await until(pilot, lambda: "ProfilerStep#0" in seen(app))
+        assert "msgspec" not in seen(app) and "2 events in sight" in seen(app), "the step of either rank"
+        await pilot.press("e")
+        await until(pilot, lambda: "read without msgspec" in seen(app))
+
+    work(app, steps, (120, 40))
+
+
 def test_what_grows_rolls_in_and_a_zoom_holds_it(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "grow.sql", whole=True)
     growing.grow(80)
@@ -261,6 +278,28 @@ def test_a_line_opens_its_tracks_and_esc_closes_them() -> None:
         assert not app.view.opened
 
     work(app, steps, (160, 48))
+
+
+@pytest.mark.parametrize("level", ["gpus", "streams"])
+def test_another_screen_and_back_leaves_time_as_it_was(level: str) -> None:
+    app = of_trace(training(1))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_time(app, pilot)
+        await pilot.press(*["v"] * (level == "streams"), "down", "enter")
+        await until(pilot, lambda: isinstance(app.focused, TraceLanes) and app.results[0].part.lanes is not None)
+        await pilot.press("down", "right", "right")
+        before = app.view
+        assert before.opened and before.selection == (1,) and before.row == 1
+        for digit in ("5", "7", "1", "3"):
+            await open_tab(pilot, app, digit)
+        await until(pilot, lambda: isinstance(app.focused, TraceLanes) and "Esc closes" in seen(app))
+        assert replace(app.view, place=before.place) == before
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.focused, TraceLines))
+        assert not app.view.selection and not app.view.opened
+
+    work(app, steps, (120, 40))
 
 
 def test_search_counts_and_goes_along_and_b_goes_to_the_cause() -> None:
@@ -369,6 +408,24 @@ def test_flows_lead_from_launches_to_kernels() -> None:
     work(app, steps, (160, 48))
 
 
+def test_lines_of_a_trace_are_marked_as_elsewhere_and_told_apart_by_their_names() -> None:
+    sample = Path(__file__).parents[1] / "traces" / "samples" / "straggler-2025.6.sqlite"
+    (text,) = looked_at(*watches_of([str(sample)]), views=[View(screen="time")], size=(60, 24))
+    lines = [line for line in text.splitlines() if re.search(r"[:.…]p?i?d?\d*400[01] ", line)]
+    assert len({re.sub(r"[>▲]", "", line).split()[0] for line in lines}) == 2
+    (blamed,) = (line for line in lines if "4001 " in line)
+    assert "▲" in blamed and not any("▲" in line for line in lines if line != blamed)
+
+
+def test_communication_alone_and_all_of_it_have_two_names() -> None:
+    sample = Path(__file__).parents[1] / "traces" / "samples" / "straggler-2025.6.sqlite"
+    views = [View(screen="job"), View(screen="time"), View(screen="time", level="threads")]
+    job, of_gpus, of_threads = looked_at(*watches_of([str(sample)]), views=views, size=(100, 30))
+    assert re.search(r"Communication [━╸─ ]+28\.0 %", job) and re.search(r"exp\.comm [━╸─ ]+13\.6 %", job)
+    assert re.search(r"exposed co\S* +13\.6 %", of_gpus) and not re.search(r"communication +28\.0 %", of_gpus)
+    assert "exposed" not in of_threads
+
+
 def test_a_line_has_a_head_and_goes_nowhere_else() -> None:
     from rich.style import Style
 
@@ -447,6 +504,18 @@ def test_every_size_is_drawn(recording: str) -> None:
 )  # fmt: skip
 def test_numbers_keep_their_leading_digits(value: float, text: str) -> None:
     assert prefixed(value) == text
+
+
+def test_the_title_of_counters_says_what_their_numbers_are() -> None:
+    app = of_trace(training(1))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_time(app, pilot)
+        await until(pilot, lambda: "counters: each cell's mean, ≤ the greatest" in seen(app))
+        await pilot.press("right")
+        await until(pilot, lambda: "counters: each cell's mean, left that at the cursor" in seen(app))
+
+    work(app, steps, (80, 24))
 
 
 def test_a_counter_says_its_greatest_value_in_full() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_trace_moves import Seat
+from textual.pilot import Pilot
 
 from gssr.cli import main
 from gssr.model import custom_metrics as customs
@@ -16,16 +17,18 @@ from gssr.model.compare.alignment import aligned, origins
 from gssr.model.custom_metrics import custom
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import WatchedTrace
+from gssr.model.traces.levels import LevelName
 from gssr.model.verdicts.rules import TABLE
 from gssr.traces.open import open_traces
 from gssr.traces.timeline import Category, Kind, Timeline, Track
 from gssr.tui.app import LiveScreen
 from gssr.tui.moves import measured
 from gssr.tui.view import View
+from tests import looking
 from tests.fakes.traces import kineto, loop, nsys
 from tests.fakes.traces.cube import Call, Location, Metric, archive, files, write_solver
 from tests.fakes.training import Made, training
-from tests.looking import looked_at
+from tests.looking import live_screen, looked_at, open_tab, seen, until
 
 TRACE = training(3)
 WAIT = custom("wait=share(/^nccl/)")
@@ -311,6 +314,36 @@ def test_a_filter_leaves_only_some_intervals_on_every_screen(watch: Watch) -> No
     assert [each.title for each in found.verdicts] == [each.title for each in plain.verdicts], (
         "what is hidden is no cause"
     )
+
+
+@pytest.mark.parametrize("level", ["gpus", "streams", "threads", "processes"])
+@pytest.mark.parametrize("words", ["rank:1*", "rank1*"])
+def test_a_filter_names_rows_by_their_names_on_any_level(watch: Watch, level: LevelName, words: str) -> None:
+    seat = seat_of(watch, filter=words, level=level)
+    frame, every = seat.scene.frame, seat_of(watch, level=level).scene.frame
+    part = frame.part
+    assert part is not None and part.matched and frame.timeline is not None and every.timeline is not None
+    ranks = {TRACE.tracks[at].rank for at in np.flatnonzero(np.isin(part.level.owner_of, frame.query.gpus)).tolist()}
+    assert ranks == {1} and 2 * len(frame.timeline.members) == len(every.timeline.members)
+
+
+def test_a_filter_leaves_other_rows_out_and_says_that_nothing_fits() -> None:
+    app = live_screen(WatchedTrace("trace.json", lambda: TRACE))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        for digit in ("1", "2", "3", "7"):
+            await open_tab(pilot, app, digit)
+            app.filter_gpus("rank:1*")
+            await until(pilot, lambda: app.results[0].query.gpus == (1,) and app.results[0].refined, 10)
+            assert "rank:0" not in seen(app) and "no match" not in seen(app)
+            for words in ("zzz", "name=zzz"):
+                app.filter_gpus(words)
+                await until(pilot, lambda words=words: f"no match: {words}" in seen(app), 10)  # type: ignore[misc]
+                assert "rank:0, rank:1. Esc shows all" in seen(app) and "gemm" not in seen(app)
+            await pilot.press("escape")
+            await until(pilot, lambda: "no match" not in seen(app) and app.focused is not None, 10)
+
+    looking.work(app, steps)
 
 
 def test_bands_hold_rows_that_spend_their_time_alike_whenever() -> None:

@@ -17,6 +17,7 @@ from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces import levels
 from gssr.model.traces.analyze_trace import analyze_timeline
+from gssr.model.traces.flows import partner, stream_wait
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of
@@ -39,7 +40,7 @@ from gssr.tui.time.window import cells_over, scrubbed
 from gssr.tui.trace.cursor import cause, find, picked
 from gssr.tui.view import Scene, View, moved
 from tests.fakes.traces.samples import labelled
-from tests.fakes.training import STEP, training
+from tests.fakes.training import STEP, Made, training
 
 TRACE = training(3)
 OF_TRACES = {"next_found": find(1), "previous_found": find(-1), "cause": cause}
@@ -236,6 +237,37 @@ def test_cause_and_effect_lead_to_each_other(watch: Watch) -> None:
     assert TRACE.intervals.link[call] == TRACE.intervals.link[kernel]
     assert seat.press("cause").under() == kernel
     assert seat.frame.noun == "GPU"
+
+
+def test_what_work_waited_for_adds_up_to_the_time_since_its_launch() -> None:
+    made = Made()
+    thread, stream, side = (made.track(Track(*of)) for of in (
+        ("cpu_thread", "main", 0, "n", 1, 1), ("gpu_stream", "7", 0, "n", 1, None, 0, None, 7),
+        ("gpu_stream", "8", 0, "n", 1, None, 0, None, 8),
+    ))  # fmt: skip
+    made.launched(thread, 0, stream, "ended before", Category.COMPUTE, 10_000, 20_000)
+    made.launched(thread, 20_000, stream, "first", Category.COMPUTE, 40_000, 50_000)
+    made.launched(thread, 26_000, side, "elsewhere", Category.COMPUTE, 40_000, 500_000)
+    made.launched(thread, 60_000, stream, "second", Category.COMPUTE, 95_000, 10_000)
+    made.launched(thread, 80_000, stream, "third", Category.COMPUTE, 105_000, 9_000)
+    seat = Seat(WatchedTrace("trace.json", made.timeline)).press("enter")
+    found = {}
+    for name in ("ended before", "first", "elsewhere", "second", "third"):
+        trace = seat.scene.frame.part.trace  # type: ignore[union-attr]
+        place = int(np.flatnonzero(trace.intervals.name == trace.names.index(name))[0])
+        rows = interval_rows(seat.scene.frame, seat.scene.frame.part, place, 100, UTF8)  # type: ignore[arg-type]
+        (found[name],) = [text.removeprefix("  waited ") for text in map(text_of, rows) if "waited" in text]
+        call = partner(trace, place)
+        wait = stream_wait(trace, call, place)
+        between = int(trace.intervals.start[place] - trace.intervals.start[call])
+        assert sum(ns for _, ns in wait.behind) + wait.free == between
+    assert found == {
+        "ended before": "10.0 µs while its stream was free",
+        "first": "10.0 µs while its stream was free, 10.0 µs on its stream behind ended before",
+        "elsewhere": "14.0 µs while its stream was free",
+        "second": "5.00 µs while its stream was free, 30.0 µs on its stream behind first",
+        "third": "5.00 µs while its stream was free, 20.0 µs on its stream behind 2 pieces of work, the longest first",
+    }
 
 
 def test_a_send_and_its_receive_lead_to_each_other() -> None:

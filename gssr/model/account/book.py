@@ -110,7 +110,7 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
     breakdown = Breakdown(
         book.by_gpu[places], book.of_some, evidence.nodes, evidence.node_of, evidence.times, evidence.width,
         max(evidence.interval, evidence.width), _error(book.of_some),
-        tuple(_confidence(each.name, job, guesses) for each in CATEGORIES), name_other_work(evidence),
+        tuple(_confidence(each.name, job, guesses) for each in CATEGORIES), {"working.other": name_other_work(evidence)},
     )  # fmt: skip
     cells = activity.is_known & activity.is_used[:, None]
     shares = (np.where(cells, each, np.nan)[places] for each in (working, idling, spinning))

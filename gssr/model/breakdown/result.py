@@ -1,13 +1,14 @@
 """Where the GPU time of a window went, as numbers: what pages, screens, JSON and comparisons read."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS, UNKNOWN_WORK
 
 Confidence = Literal["measured", "inferred", "guess"]
 """How a share is known: by a counter of its own; from several that fit together; or from one that has other causes too."""
@@ -39,7 +40,8 @@ class Breakdown:
     category in the order of CATEGORIES. ``nodes`` are the nodes' names, ``node_of`` [n_gpus] numbers them. The bins begin
     at ``times`` (unix s) and are ``width`` seconds long. ``resolution`` is the length of what a sample tells, s: shorter
     waits are shares of a mixture. ``error`` [n_categories]: by how much each share differs between every other bin and the
-    rest, half of it. ``confidence``: how each is known. ``other_work``: what work of no other kind is called here.
+    rest, half of it. ``confidence``: how each is known. ``labels``: what categories, by name, are called here in place of
+    their own label. ``is_matched_by_name``: whether communication is inferred from kernels of the same name on several GPUs.
     """
 
     by_gpu: Floats
@@ -51,11 +53,26 @@ class Breakdown:
     resolution: float
     error: Floats
     confidence: tuple[Confidence, ...]
-    other_work: str = CATEGORIES[POSITIONS["working.other"]].label
+    labels: Mapping[str, str] = field(default_factory=dict)
+    is_matched_by_name: bool = False
 
     def label(self, at: int) -> str:
         """Say what GPUs do in the category at this position in CATEGORIES."""
-        return self.other_work if CATEGORIES[at].name == "working.other" else CATEGORIES[at].label
+        return self.labels.get(CATEGORIES[at].name, CATEGORIES[at].label)
+
+    def lost_to(self, at: int) -> str:
+        """Say the same at the end of "25 % is ..."."""
+        return self.labels.get(CATEGORIES[at].name, CATEGORIES[at].lost_to)
+
+    def known_by(self, at: int) -> str:
+        """Say how the category at this position in CATEGORIES is known."""
+        is_by_name = self.is_matched_by_name and CATEGORIES[at].branch == "communication"
+        return "matched by name" if is_by_name else self.confidence[at]
+
+    @property
+    def is_work_unknown(self) -> bool:
+        """Whether nothing tells one kind of work from another."""
+        return self.label(POSITIONS["working.other"]) == UNKNOWN_WORK
 
     @property
     def gpu_seconds(self) -> float:

@@ -143,7 +143,7 @@ class TracePart:
     ``total`` [categories]: of the window. ``lanes``: of the GPU that is opened. ``analysis``: of the window and the GPUs
     asked for, None before there is one. ``line_split`` [n_lines, categories]: of the window, where lines are bands that
     spend their time alike. ``around``: what is open at the cursor. ``steps``: when each of the whole trace
-    begins, s, by its name. What nobody asked for is None."""
+    begins, s, by its name. ``matched``: the filter leaves rows and intervals. What nobody asked for is None."""
 
     trace: "Trace"
     levels: "Mapping[LevelName, Level]"
@@ -158,6 +158,7 @@ class TracePart:
     line_split: Floats | None = None
     around: Around | None = None
     steps: Mapping[str, float] = field(default_factory=dict)
+    matched: bool = True
 
 
 @dataclass(frozen=True)

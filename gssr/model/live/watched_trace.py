@@ -43,6 +43,7 @@ from gssr.model.traces.nesting import Lanes, lanes, open_at
 from gssr.model.traces.only import NOTHING, Only
 from gssr.model.traces.part import only, part_of
 from gssr.model.traces.trace_results import TraceAnalysis
+from gssr.model.traces.trace_selection import flag_tracks_of_processes
 from gssr.model.traces.trace_steps import steps_of
 from gssr.store.format.rows import Event
 from gssr.traces.details import details_of
@@ -184,14 +185,20 @@ class WatchedTrace(Watch):
         return trace, levels
 
     def _passing(self, level: Level, query: Query) -> tuple[int, ...]:
-        """Return the rows of the level that the query asks for and its filter names; () stands for all. If there is no
-        filter, or it names none of them, these are all that the query asks for."""
-        if not query.only.who:
-            return query.gpus
-        wanted = query.gpus or range(len(level.gpus))
-        who = query.only.who
-        found = [at for at in wanted if all(any(is_named(level.gpus[at], one) for one in each) for each in who)]
-        return tuple(found) or query.gpus
+        """Return the rows of the level that the query asks for and its filter names, or where it names none, those of the
+        processes that it names on other levels: a thread of rank 1 is called otherwise than the GPU. () without any."""
+        wanted = np.zeros(len(level.gpus), bool)
+        wanted[list(query.gpus) or slice(None)] = True
+        found = _named(level, query.only.who)
+        if not found.any():
+            assert self._trace is not None
+            tracks = self._trace.tracks
+            of_named = np.zeros(len(tracks), bool)
+            for other in self._levels.values():
+                of_named |= np.append(_named(other, query.only.who), False)[other.owner_of]
+            owners = level.owner_of[flag_tracks_of_processes(tracks, of_named)]
+            found[owners[owners >= 0]] = True
+        return tuple(np.flatnonzero(found & wanted).tolist())
 
     def _frame(self, query: Query, quick: bool) -> Result:
         """Draw up the frame that a query asks for."""
@@ -202,10 +209,10 @@ class WatchedTrace(Watch):
         if query.level is None and query.metric.startswith(OF_OWN):
             name = next((each for each in levels if len(levels[each].of_metric(query.metric))), name)
         level = levels[name]
-        query = replace(
-            query,
-            gpus=self._answers.find(("who", name, query.only.who, query.gpus), lambda: self._passing(level, query)),
-        )
+        matched = len(trace.intervals) > 0
+        if query.only.who:
+            passing = self._answers.find(("who", name, query.only.who, query.gpus), lambda: self._passing(level, query))
+            query, matched = replace(query, gpus=passing), matched and bool(passing)
         if name not in self._nodes:
             self._nodes[name] = nodes_of(level.gpus)
         nodes, node_of = self._nodes[name]
@@ -264,7 +271,8 @@ class WatchedTrace(Watch):
             n_gaps=np.zeros(n_gpus, np.int64), last_time=np.full(n_gpus, last), latest=latest, grid=grid,
             space=over_space(grid), whole=whole, recent=window, window=window, moment=moment, host=None,
             events=(*self._events, *happened), problem=None, following=query.end is None, refined=refined,
-            timeline=timeline, judgement=judgement, part=replace(part, analysis=analysis, around=around),
+            timeline=timeline, judgement=judgement,
+            part=replace(part, analysis=analysis, around=around, matched=matched),
             greatest=greatest,
             active_from=self._whole.worked[0] / NS if query.activity and self._whole.worked else None,
         )  # fmt: skip
@@ -287,11 +295,9 @@ class WatchedTrace(Watch):
             return None, True
         own, tracks = trace.intervals, trace.tracks
         chosen = level.owner_of >= 0 if not query.gpus else np.isin(level.owner_of, np.array(query.gpus))
-        ranks = {(tracks[at].source, tracks[at].rank) for at in np.flatnonzero(chosen).tolist()}
-        beside = [
-            track.kind not in ("gpu_stream", "host_wait") and (track.source, track.rank) in ranks for track in tracks
-        ]
-        found = open_at(own.start, own.length, own.track, chosen | np.array(beside, bool), round(query.cursor * NS))
+        is_program = np.array([track.kind not in ("gpu_stream", "host_wait") for track in tracks], bool)
+        shown = chosen | (is_program & flag_tracks_of_processes(tracks, chosen))
+        found = open_at(own.start, own.length, own.track, shown, round(query.cursor * NS))
         found = dict(sorted(found.items(), key=lambda each: (tracks[each[0]].kind != "gpu_stream", each[0])))
         innermost = next((places[0] for places in found.values()), -1)
         place = query.place if 0 <= query.place < len(own) else innermost
@@ -437,15 +443,19 @@ def _breakdown(analysis: TraceAnalysis) -> Breakdown | None:
     return analysis.breakdown
 
 
+def _named(level: Level, who: Sequence[Sequence[str]]) -> Flags:
+    """Flag the rows of a level of which each list of patterns names one, bool[n_rows]."""
+    return np.array([all(any(is_named(row, one) for one in each) for each in who) for row in level.gpus], bool)
+
+
 def _opened(trace: Trace, level: Level, gpus: tuple[int, ...]) -> Flags:
     """Flag the tracks that belong to these rows of the level (() for all), bool[n_tracks]; for GPUs and streams also the
     threads of their processes."""
     wanted = level.owner_of >= 0 if not gpus else np.isin(level.owner_of, np.array(gpus))
     if level.name not in ("gpus", "streams"):
         return np.asarray(wanted, np.bool_)
-    ranks = {(trace.tracks[at].source, trace.tracks[at].rank) for at in np.flatnonzero(wanted).tolist()}
-    beside = [track.kind == "cpu_thread" and (track.source, track.rank) in ranks for track in trace.tracks]
-    return np.asarray(wanted | np.array(beside, bool), np.bool_)
+    is_thread = np.array([track.kind == "cpu_thread" for track in trace.tracks], bool)
+    return np.asarray(wanted | (is_thread & flag_tracks_of_processes(trace.tracks, wanted)), np.bool_)
 
 
 def _gpus_first(trace: Trace, found: Lanes) -> Lanes:

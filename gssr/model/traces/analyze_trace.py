@@ -190,6 +190,8 @@ def analyze_timeline(
         tree=tree,
         extent=part.worked,
         dependencies=_dependencies(part, links, tables),
+        holders=tuple(each for each in timeline.holders if tracks is None or each.track in tracks),
+        selected=tracks is not None,
     )
     found = _with_outside(_named(found, there))
     return judge_trace(found, rules) if judged else found

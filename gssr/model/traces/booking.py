@@ -124,8 +124,8 @@ def _times_on_launching_threads(part: TracePiece, links: Links, calls: tuple[Int
 
 
 def _extent_of_kernels(part: TracePiece, rows: Ints) -> tuple[int, int] | None:
-    """Find the time from the first start to the last end of a GPU's kernels, or where it has none of its copies. None
-    without either."""
+    """Find the time from the first start to the last end of a GPU's kernels, as ``GpuBook.works`` has it. None without
+    kernels and copies."""
     kernels = rows[~_is_host_copy(part, rows)]
     rows = kernels if len(kernels) else rows
     return part.extent(rows) if len(rows) else None

@@ -26,7 +26,7 @@ from gssr.model.traces.segments import Segments, common, covered_by
 
 _NS = 1e9
 _MATCHED_SHARE = 0.5
-"""What communication waits for is measured if at least this share of its operations is known of several GPUs."""
+"""What communication waits for is no guess if at least this share of its operations is known of several GPUs."""
 
 
 def breakdown_of(books: Sequence[GpuBook], nodes: Sequence[str | None]) -> Breakdown | None:
@@ -55,14 +55,15 @@ def breakdown_of(books: Sequence[GpuBook], nodes: Sequence[str | None]) -> Break
                 by_gpu[at, POSITIONS[name]] += seconds.sum()
                 over_time[:, POSITIONS[name]] += seconds
     names = tuple(dict.fromkeys(node or "" for node in nodes))
+    work = "kernel" if any(len(book.kernels.start) or len(book.communication.start) for book in books) else "copy"
     is_matched = matched >= _MATCHED_SHARE * total
-    confidence: tuple[Confidence, ...] = tuple(
-        "guess" if each.branch == "communication" and not is_matched else "measured" for each in CATEGORIES
-    )
+    of_communication: Confidence = "measured" if not total else "inferred" if is_matched else "guess"
+    confidence = tuple(of_communication if each.branch == "communication" else "measured" for each in CATEGORIES)
     return Breakdown(
         by_gpu, over_time, names, np.array([names.index(node or "") for node in nodes], np.int64),
         edges[:-1] / _NS, (end - begin) / n_bins / _NS, 0.0, np.zeros(len(CATEGORIES)), confidence,
-        "computes",
+        {"working.other": "computes", "startup": f"before the first {work}", "end": f"after the last {work}"},
+        of_communication == "inferred",
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.model.traces.messages import other_end
 from gssr.model.traces.nesting import Lanes
-from gssr.traces.timeline import NO_LINK, NO_TIME, Kind
+from gssr.traces.timeline import BUSY, NO_LINK, NO_TIME, Kind
 from gssr.traces.timeline import Timeline as Trace
 
 LAUNCHES = (Kind.RUNTIME, Kind.DRIVER)
@@ -40,6 +40,31 @@ def partner(trace: Trace, place: int) -> int:
     linked = np.flatnonzero(own.link == own.link[place])
     others = linked[np.isin(own.kind[linked], LAUNCHES) != calls]
     return int(others[0]) if len(others) else -1
+
+
+class StreamWait(NamedTuple):
+    """What stood between a launch and the start of its work: other work and waits on its stream, the one that took longest
+    first (index into the trace's intervals), each with how long (ns), and for how long (ns) the stream was ``free``."""
+
+    behind: tuple[tuple[int, int], ...]
+    free: int
+
+
+def stream_wait(trace: Trace, call: int, work: int) -> StreamWait:
+    """Divide the time from a launch (``call``) to the start of its ``work``, both indices into the trace's intervals. It is
+    all free if the work started before the call."""
+    own, track = trace.intervals, trace.intervals.track[work]
+    begin, end = int(own.start[call]), int(own.start[work])
+    before = np.flatnonzero((own.track[:work] == track) & (own.start[:work] + own.length[:work] > begin))
+    behind = []
+    free, at = 0, begin
+    for place in before[np.isin(own.kind[before], (*BUSY, Kind.GPU_SYNC))].tolist():
+        start, stop = max(int(own.start[place]), at), min(int(own.start[place] + own.length[place]), end)
+        if stop > start:
+            free += start - at
+            behind.append((place, stop - start))
+            at = stop
+    return StreamWait(tuple(sorted(behind, key=lambda each: -each[1])), free + max(end - at, 0))
 
 
 def launch_flows(trace: Trace, lanes: Lanes, begin: int, end: int) -> tuple[list[Flow], int]:

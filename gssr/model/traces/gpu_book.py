@@ -26,8 +26,9 @@ def book_bins(n_gpus: int) -> int:
 class GpuBook(NamedTuple):
     """The time of one GPU as its own file tells it; all times are ns.
 
-    ``window``: what the file tells of. ``works``: from the first kernel's start to the last one's end (of copies if there
-    are no kernels), None if the GPU did nothing. ``edges`` [n_bins + 1] and ``decided`` [n, n_bins + 1]: the ns of each
+    ``window``: what the file tells of. ``works``: from the first kernel's start to the last one's end, None if the GPU did
+    nothing; sets and copies within and between GPUs count as kernels, and those from and to the host only of a GPU that has
+    none of these. ``edges`` [n_bins + 1] and ``decided`` [n, n_bins + 1]: the ns of each
     category of DECIDED before each edge. ``open``: idle time whose cause the other GPUs may be. ``kernels``: when kernels
     compute, with short gaps closed. ``communication``: when kernels communicate or copies run between GPUs, and none
     computes. ``collectives``: starts and ends of kernels that communicate, by their name. ``clock``: GPUs whose numbers are

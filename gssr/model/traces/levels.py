@@ -18,6 +18,7 @@ from gssr.model.traces.launches import links_of
 from gssr.model.traces.nesting import nesting
 from gssr.model.traces.part import TracePiece, counted
 from gssr.model.traces.trace_results import TYPES
+from gssr.model.traces.trace_selection import flag_tracks_of_processes
 from gssr.store.format.rows import Gpu
 from gssr.traces.timeline import BUSY, Category, Counter, Kind, Timeline, Track
 
@@ -134,13 +135,13 @@ class Level:
 
     def tracks_with_host(self, rows: Sequence[int]) -> Ints | None:
         """Find the tracks whose intervals count in tables of these rows: their own, and of GPUs and streams also what their
-        ranks did on the CPU. None, all tracks, where no row is named."""
+        processes did on the CPU. None, all tracks, where no row is named."""
         if not rows:
             return None
         wanted, tracks = np.isin(self.owner_of, np.array(rows)), self._part.timeline.tracks
         if self.name in ("gpus", "streams"):
-            ranks = {tracks[at].rank for at in np.flatnonzero(wanted).tolist()}
-            wanted |= np.array([track.kind != "gpu_stream" and track.rank in ranks for track in tracks], bool)
+            is_host = np.array([track.kind != "gpu_stream" for track in tracks], bool)
+            wanted |= is_host & flag_tracks_of_processes(tracks, wanted)
         return np.flatnonzero(wanted)
 
     def lasts_less(self, start: float, end: float) -> bool:

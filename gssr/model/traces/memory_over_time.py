@@ -8,10 +8,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gssr.gpu_name import gpu_label
 from gssr.metrics import OF_COUNTER
+from gssr.model.traces.gpu_names import names_of
 from gssr.model.traces.memory import DeviceMemory, bytes_of, places
 from gssr.model.verdicts.words import binary
-from gssr.traces.timeline import NO_LINK, Category, Clock, Counter, Intervals, Kind, Timeline, TraceSource, Track
+from gssr.traces.timeline import (
+    NO_LINK,
+    Category,
+    Clock,
+    Counter,
+    Intervals,
+    Kind,
+    MemoryHolder,
+    Timeline,
+    TraceSource,
+    Track,
+)
 
 REQUESTED = f"{OF_COUNTER}B:requested"
 """The metric by which memory_over_time says how much was requested."""
@@ -49,7 +62,15 @@ def memory_over_time(found: Sequence[DeviceMemory]) -> Timeline:
     notes = ("times count from the first step of each file",) if paths[1:] else ()
     sources = [TraceSource(path, "memory", "PyTorch", notes=notes if path == paths[0] else ()) for path in paths]
     names = tuple(text for _, _, text in sorted(marks))
-    return Timeline(tuple(sources), Clock(), tuple(tracks), names, _marks(sorted(marks)), tuple(counters))
+    places_of = [gpu_label(gpu) for gpu in names_of(tracks).values()]
+    holders = tuple(
+        holder._replace(name=f"{place}  {holder.name}") if len(places_of) > 1 else holder
+        for at, (each, place) in enumerate(zip(found, places_of, strict=True))
+        for holder in _holders(each, at)
+    )
+    return Timeline(
+        tuple(sources), Clock(), tuple(tracks), names, _marks(sorted(marks)), tuple(counters), holders=holders
+    )  # fmt: skip
 
 
 def _marks(marks: Sequence[tuple[int, int, str]]) -> Intervals:
@@ -63,9 +84,18 @@ def _marks(marks: Sequence[tuple[int, int, str]]) -> Intervals:
     )  # fmt: skip
 
 
+def _holders(memory: DeviceMemory, track: int) -> list[MemoryHolder]:
+    """List what held a GPU's memory at its peak: categories, or lines of the program."""
+    if memory.at_peak is not None:
+        return [MemoryHolder(name, track, size) for name, size in memory.at_peak.items() if size]
+    return [
+        MemoryHolder(name or "(no stack)", track, bytes_of(own), len(own), own[0].size)
+        for name, own in places(memory.alive or ()).items()
+    ]
+
+
 def _peak_text(memory: DeviceMemory) -> str:
     """Say how much was requested at the peak, and what held most of it: categories, or lines of the program."""
-    held = memory.at_peak or {name: bytes_of(own) for name, own in places(memory.alive or ()).items()}
-    most = sorted(((size, name) for name, size in held.items() if size), reverse=True)[:_MOST_PLACES]
-    holds = ", ".join(f"{binary(size)} {os.path.basename(name) or '(no stack)'}" for size, name in most)
+    most = sorted(_holders(memory, 0), key=lambda each: (-each.n_bytes, each.name))[:_MOST_PLACES]
+    holds = ", ".join(f"{binary(each.n_bytes)} {os.path.basename(each.name)}" for each in most)
     return f"peak of {binary(memory.peak_bytes or 0)} requested" + (f": {holds}" if holds else "")

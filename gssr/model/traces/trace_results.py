@@ -17,7 +17,7 @@ from gssr.model.traces.gpu_book import GpuBook
 from gssr.model.traces.io import FileCalls
 from gssr.model.traces.lengths import Lengths, LengthStatistics
 from gssr.model.traces.messages import CollectiveUse, Exchange
-from gssr.traces.timeline import Category, Clock, TraceSource, Track
+from gssr.traces.timeline import Category, Clock, MemoryHolder, TraceSource, Track
 
 Cause = Literal["host", "launch", "dependency", "copy", "unknown", "outside"]
 CAUSES: tuple[Cause, ...] = ("host", "launch", "dependency", "copy", "unknown", "outside")
@@ -309,10 +309,10 @@ class TraceAnalysis:
     """All that is found out. ``holds``: which of "kernels", "copies", "calls", "launches", "ranges", "communication",
     "steps", "pageable", "multiplications" (operators that multiply matrices), "shapes" (of these) the trace has, "torch" of
     a program in PyTorch, "captures" of one that captures CUDA graphs, and "tree" where it has calls and no kernels;
-    ``tree``: the calls. ``calls``: totals of those calls that rules look at. ``whole``: no window was asked for. ``idle``:
-    count and ns by cause. ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the kernels of each
-    GPU. ``metrics``: those of one's own. ``places``: what each GPU is called. Empty is what was not asked for
-    (gssr.model.traces.analyze_trace)."""
+    ``tree``: the calls. ``calls``: totals of those calls that rules look at. ``whole``: no window was asked for;
+    ``selected``: only some tracks were. ``idle``: count and ns by cause. ``lengths``: tables of lengths by their names;
+    ``kernels_by_rank``: that of the kernels of each GPU. ``metrics``: those of one's own. ``places``: what each GPU is
+    called. Empty is what was not asked for (gssr.model.traces.analyze_trace)."""
 
     sources: tuple[TraceSource, ...]
     clock: Clock
@@ -356,6 +356,9 @@ class TraceAnalysis:
     """What CUPTI counted in kernels; empty where it did not."""
     sampled_functions: tuple[SampledFunction, ...] = ()
     """Functions in which samples found the program; empty without samples."""
+    holders: tuple[MemoryHolder, ...] = ()
+    """What held memory when GPUs held the most; empty but of what PyTorch wrote about memory."""
+    selected: bool = False
 
     def critical_path(self, wins: int = MOST_WINS) -> CriticalPath | None:
         """Find the critical path, and what shortening the first ``wins`` names on it would win. None where the graphs were

@@ -1,8 +1,9 @@
 """The rules for traces: what keeps the GPUs from working, what it costs, and what to do.
 
 They stand in the order in which they are gone through: causes before what they explain. Six of them ask what the expert
-rules of Nsight Systems ask, with its thresholds where it has some; the others are ours. What would be won is bounded by the
-time in which a GPU did nothing, or nothing but that. A site changes them as it does the others
+rules of Nsight Systems ask, with its thresholds where it has some; the others are ours. Each counts as lost the time in
+which a GPU did nothing, or nothing but that: what other work and other GPUs wait for it comes on top, which only the
+critical path tells. A site changes them as it does the others
 (gssr.model.verdicts.rules), under [traces.CODE].
 """
 
@@ -90,7 +91,10 @@ def _in_torch(table: RuleTable) -> RuleTable:
 
 
 def _missing(rule: Rule, trace: TraceAnalysis) -> str | None:
-    return next((_NEEDS[name] for (name,) in rule.needs if name not in trace.holds), None)
+    """Say what a rule needs and the analysis lacks, and of which part of the trace that is; None if nothing is missing."""
+    missing = next((_NEEDS[name] for (name,) in rule.needs if name not in trace.holds), None)
+    parts = ["what is selected"] * trace.selected + ["this window"] * (not trace.whole)
+    return missing.replace("in the trace", "in " + " in ".join(parts)) if missing and parts else missing
 
 
 def _span(trace: TraceAnalysis) -> tuple[float, float]:
@@ -103,12 +107,10 @@ def _share(trace: TraceAnalysis, ns: int) -> float:
     return ns / max(trace.job_ns, 1)
 
 
-def _won(trace: TraceAnalysis, ns: int, what: str) -> Finding:
-    """Say as a finding that at most ``ns`` of the GPUs' time would be saved; ``what`` says under which condition."""
+def _lost(trace: TraceAnalysis, ns: int, what: str = "without what waits for it") -> Finding:
+    """Say as a finding that ``ns`` of the GPUs' time are lost; ``what`` says what of it is counted."""
     share = _share(trace, ns)
-    return finding_in_words(
-        "won", ns / 1e9, f"at most {took(ns)} of the GPUs' time ({percent(share)}) would be saved {what}"
-    )
+    return finding_in_words("won", ns / 1e9, f"lost: {took(ns)} of the GPUs' time ({percent(share)}), {what}")
 
 
 def _of_time(trace: TraceAnalysis, ns: int, rule: Rule, what: str) -> Finding:
@@ -166,17 +168,17 @@ def _shares(what: str, warning: float, critical: float, source: str = OURS) -> t
 )  # fmt: skip
 def loader_waits(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if GPUs are idle while the program loads data."""
-    return _while_idle(trace, rule, "loader", "idle while data was loaded", "if the data were ready")
+    return _while_idle(trace, rule, "loader", "idle while data was loaded")
 
 
-def _while_idle(trace: TraceAnalysis, rule: Rule, name: str, what: str, if_: str) -> RuleMatch | None:
+def _while_idle(trace: TraceAnalysis, rule: Rule, name: str, what: str) -> RuleMatch | None:
     """Match if the GPUs were idle for long while something else went on. ``name`` is the field of Waits that counts that
-    time, ``what`` describes it, and ``if_`` says what would save the time. None below the threshold "warning"."""
+    time, and ``what`` describes it. None below the threshold "warning"."""
     lost = _idle(trace, name)
     severity = _graded(trace, lost, rule)
     if severity is None:
         return None
-    evidence = (_of_time(trace, lost, rule, what), *_longest_gap(trace), _won(trace, lost, if_))
+    evidence = (_of_time(trace, lost, rule, what), *_longest_gap(trace), _lost(trace, lost))
     return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
 
 
@@ -235,12 +237,16 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         return None
     others = f"the other rank {took(middle)}" if len(spent) == 2 else f"the others {took(middle)} in the median"
     words = {"who": gpu.place, "own": took(spent[least]), "others": others}
-    wait = _waiting_ns(trace)
+    wait, of_that = (
+        _waiting_ns(trace),
+        "in which ranks wait in communication for the last one, without what makes it late",
+    )
     if wait is None:
         exposed = np.array([each.exposed_communication_ns for each in trace.gpus], np.float64)
         wait = int(
             np.minimum(np.maximum(spent - spent[least], 0), exposed).sum()
         )  # what computation hides costs nothing
+        of_that = "by which the others communicate longer and nothing hides it, without what makes this rank late"
     evidence = (
         finding_in_words(
             "late",
@@ -248,7 +254,7 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             f"the difference is {percent(late)} of its time (reported from {percent(rule.at('warning'))} on)",
             rule.at("warning"),
         ),
-        _won(trace, wait, "if no rank waited for it"),
+        _lost(trace, wait, of_that),
     )
     return RuleMatch(words, evidence, rule.graded(late), _span(trace), (least,))
 
@@ -262,9 +268,7 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 )  # fmt: skip
 def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if GPUs are idle after a step and before the next, while no data is loaded."""
-    return _while_idle(
-        trace, rule, "between_steps", "idle between steps, and no data was loaded", "if the next step's work were there"
-    )
+    return _while_idle(trace, rule, "between_steps", "idle between steps, and no data was loaded")
 
 
 @register_rule(
@@ -294,7 +298,7 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             per,
         ),
         _of_time(trace, lost, rule, "idle after such calls, until the host launched the next work"),
-        _won(trace, lost, "if the host ran ahead"),
+        _lost(trace, lost),
     )
     return RuleMatch({"count": f"{n:,}", "each": f"{each:.3g}"}, evidence, severity, _span(trace))
 
@@ -311,9 +315,17 @@ def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     calls, lost = trace.calls["blocked"], _idle(trace, "blocked")
     if _graded(trace, calls.total_ns, rule) is None:
         return None
+    total = _share(trace, calls.total_ns)
+    text = f"{percent(total)} of the GPUs' time ({took(calls.total_ns)}) in calls that wait"
+    if total > 1:
+        text = (
+            f"several threads at once, together longer than the GPUs' time ({took(calls.total_ns)}), in calls that wait"
+        )
     evidence = (
-        _of_time(trace, calls.total_ns, rule, "in calls that wait"),
-        _won(trace, lost, "if they were not idle meanwhile"),
+        finding_in_words(
+            "share", total, f"{text} (reported from {percent(rule.at('warning'))} on)", rule.at("warning")
+        ),
+        _lost(trace, lost, "idle meanwhile"),
     )
     words = {"calls": f"{calls.n:,} call{'' if calls.n == 1 else 's'}", "time": took(calls.total_ns)}
     return RuleMatch(words, evidence, rule.severity, _span(trace))
@@ -369,7 +381,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
     moved = _bytes(found.n_bytes) if found.n_sized == found.n else "an unknown size"
     evidence = (
         _of_time(trace, max(found.total_ns, lost), rule, f"for {moved}"),
-        _won(
+        _lost(
             trace,
             lost,
             "if nothing had to wait for the copies, neither before the first kernel nor in their calls",
@@ -393,7 +405,7 @@ def exposed_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         return None
     evidence = (
         _of_time(trace, lost, rule, "in nothing but copies, also before the first kernel and after the last"),
-        _won(trace, lost, "if all of them were hidden"),
+        _lost(trace, lost, "without what waits for them"),
     )
     return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
 
@@ -437,7 +449,7 @@ def short_kernels(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             rule,
             f"idle: waiting for the CPU for less than {took(BRIEF)} at a time, or in gaps below {took(LAUNCH)}",
         ),
-        _won(trace, lost, "if each were launched in time"),
+        _lost(trace, lost),
     )
     words = {"share": percent(share), "lost": percent(_share(trace, lost))}
     return RuleMatch(words, evidence, severity, _span(trace), advice=_CAPTURED if "captures" in trace.holds else "")
@@ -465,11 +477,11 @@ def exposed_communication(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         return None
     hidden = 1 - lost / max(sum(gpu.communication_ns for gpu in trace.gpus), 1)
     waits = min(_waiting_ns(trace) or 0, lost)
-    but = f" but the waits for the last rank ({took(waits)})" if waits else ""
+    but = f"the waits for the last rank ({took(waits)}) and " if waits else ""
     evidence = (
         _of_time(trace, lost, rule, "in nothing but communication"),
         finding_in_words("overlap", hidden, f"{percent(hidden)} of the communication lies under computation"),
-        _won(trace, lost - waits, f"if all of it{but} were hidden"),
+        _lost(trace, lost - waits, f"without {but}what waits for it"),
     )
     return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
 
@@ -494,7 +506,7 @@ def pipeline_bubbles(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         least, most = trace.gpus[int(waits.argmin())], trace.gpus[int(waits.argmax())]
         text = f"{most.place} longest ({took(waits.max())}), {least.place} shortest ({took(waits.min())})"
         evidence.append(finding_in_words("p2p", float(waits.max() / 1e9), text))
-    evidence.append(_won(trace, lost, "if the other side were always there"))
+    evidence.append(_lost(trace, lost))
     return RuleMatch({"lost": percent(_share(trace, lost))}, tuple(evidence), severity, _span(trace))
 
 
@@ -522,7 +534,7 @@ def gpus_in_turn(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         finding_in_words("any", any_busy, f"some GPU is busy for {percent(any_busy)} of the time, the busiest for "
              f"{percent(float(busy.mean(axis=1).max()))}"),
         _of_time(trace, lost, rule, "others work in turn"),
-        _won(trace, lost, "if they worked at once"),
+        _lost(trace, lost, "that in which any works, less that in which the busiest does"),
     )  # fmt: skip
     return RuleMatch({"at_once": f"{at_once:.2g}", "all": f"{len(trace.gpus):,}"}, evidence, severity, _span(trace))
 
@@ -556,7 +568,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
             "gap", first.length_ns / 1e9, f"the longest {_gap(trace, first)} (reported from {took(least)} on)",
             rule.at("seconds"),
         ),
-        _won(trace, lost, "without the gaps"),
+        _lost(trace, lost, "in these gaps, without what waits for their end"),
     )  # fmt: skip
     span = (min(gap.start_ns for gap in gaps) / 1e9, max(gap.start_ns + gap.length_ns for gap in gaps) / 1e9)
     words = {"time": took(lost), "gaps": f"{len(gaps):,} gap{'s' * (len(gaps) > 1)}", "least": took(least)}
@@ -585,14 +597,14 @@ def late_launches(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     evidence = (
         _of_time(trace, lost, rule, what),
         *(finding_in_words("gap", gap.length_ns / 1e9, f"the longest {_gap(trace, gap)}") for gap in gaps[:1]),
-        _won(trace, lost, "if the host ran ahead"),
+        _lost(trace, lost),
     )
     advice = "" if any(map(_is_told, gaps)) else _LATE_FOR_UNTOLD
     return RuleMatch({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace), advice=advice)
 
 
 @register_rule(
-    "info", "In {parts} of {all} parts (30 for each GPU) a GPU is busy for less than {least} of the time",
+    "info", "For {share} of the time, {parts} of {all} slices, GPUs are busy for less than {least}",
     (Threshold("busy", 0.5, "a GPU is busy for less than this share of a thirtieth of the time", NSYS),),
     "The screen Time (gssr tui) shows when. This lists the causes of idle time: gssr analyze --csv idle FILE",
     needs=(("kernels",),),
@@ -614,7 +626,12 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         ),
         finding_in_words("busy", float(busy.mean()), f"{percent(float(busy.mean()))} over all"),
     )
-    words = {"parts": f"{int(low.sum()):,}", "all": f"{len(busy):,}", "least": percent(rule.at("busy"))}
+    words = {
+        "share": percent(float(low.mean())),
+        "parts": f"{int(low.sum()):,}",
+        "all": f"{len(busy):,}",
+        "least": percent(rule.at("busy")),
+    }
     return RuleMatch(words, evidence, rule.severity, _span(trace))
 
 

@@ -1,13 +1,14 @@
 """What --from, --to, --steps, --gpus and the words of a filter mean for a trace."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Ints
+from gssr.arrays import Flags, Ints
 from gssr.model.traces.gpu_names import gpus_of, spellings
 from gssr.model.traces.only import Limit
 from gssr.model.traces.part import TracePiece, part_of
@@ -121,16 +122,28 @@ def _of_steps(part: TracePiece, first: int, last: int) -> tuple[int, int]:
 
 def tracks_of(timeline: Timeline, wanted: Sequence[str]) -> Ints:
     """Find the tracks that ``--gpus`` names: of ranks (``3``, ``0-7``), or, where the file tells none, of GPUs by their
-    number; of nodes, UUIDs and names of GPUs, by patterns. With a GPU come the threads of its rank. Returns their places."""
+    number; of nodes, UUIDs and names of GPUs, by patterns. With a GPU come its process's threads. Returns their places."""
     gpus = gpus_of(timeline.tracks)
     chosen = {gpu for gpu in dict.fromkeys(gpus) if gpu is not None and _is_one(gpu, wanted)}
-    ranks = {(gpu.source, gpu.rank) for gpu in chosen}
-    return np.flatnonzero(
-        [
-            (track.source, track.rank) in ranks if gpu is None else gpu in chosen
-            for gpu, track in zip(gpus, timeline.tracks, strict=True)
-        ]
-    )
+    own = np.array([gpu in chosen for gpu in gpus], bool)
+    is_host = np.array([gpu is None for gpu in gpus], bool)
+    return np.flatnonzero(own | (is_host & flag_tracks_of_processes(timeline.tracks, own)))
+
+
+def flag_tracks_of_processes(tracks: Sequence[Track], wanted: Flags) -> Flags:
+    """Flag the tracks of the processes that the ``wanted`` tracks belong to; both are bool[n_tracks]. A process is a rank
+    of a file. In a file that tells no ranks it is a process id, if several processes of the file used GPUs and the
+    wanted track tells its own; else the whole file."""
+    with_gpus = {(track.source, track.pid) for track in tracks if track.kind == "gpu_stream"}
+    n_with_gpus = Counter(source for source, _ in with_gpus)
+
+    def process_of(track: Track) -> tuple[int, int | None, int | None]:
+        by_pid = track.rank is None and n_with_gpus[track.source] > 1
+        return track.source, track.rank, track.pid if by_pid else None
+
+    chosen = {process_of(tracks[at]) for at in np.flatnonzero(wanted).tolist()}
+    whole = {(source, rank) for source, rank, pid in chosen if pid is None}
+    return np.array([process_of(each) in chosen or (each.source, each.rank) in whole for each in tracks], bool)
 
 
 def _is_one(gpu: Track, wanted: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ from gssr.model.frame_cache import once
 from gssr.model.traces.levels import LevelName
 from gssr.model.traces.tables import TABLES
 from gssr.model.traces.trace_results import TraceAnalysis
-from gssr.model.verdicts.words import took
+from gssr.model.verdicts.words import binary, took
 from gssr.render.clock import exact
 from gssr.render.roles import Role
 from gssr.render.scale import NONE, fixed, prefixed
@@ -21,6 +21,7 @@ TITLES: dict[str, str] = {
     "kernels": "Kernels", "ranges": "Ranges", "operators": "Operators", "api": "CUDA, HIP", "copies": "Copies",
     "os": "System calls", "hlo": "HLO", "functions": "Functions", "sampled_functions": "Samples",
     "messages": "Messages", "nodes": "By node", "collectives": "Collectives", "io": "Files", "calltree": "Tree",
+    "holders": "Memory",
 }  # fmt: skip
 """The tables in their order, and what their sub-tabs are called."""
 ABOUT: dict[str, str] = {
@@ -30,7 +31,7 @@ ABOUT: dict[str, str] = {
     "functions": "functions: the function summary", "sampled_functions": "functions that samples found",
     "messages": "messages by rank: the communication matrix",
     "nodes": "messages by node: the communication matrix", "collectives": "collective operations", "io": "files",
-    "calltree": "call tree",
+    "calltree": "call tree", "holders": "what held memory when each GPU held the most",
 }  # fmt: skip
 MATRICES = ("messages", "nodes")
 LEVELS: dict[str, LevelName] = {"kernels": "gpus", "copies": "gpus"}
@@ -75,6 +76,8 @@ COLUMNS = (
     CallColumn("sent", "sent", "bytes sent", 80),
     CallColumn("received", "received", "bytes received", 100),
     CallColumn("bytes", "bytes", "bytes together", 80),
+    CallColumn("held_bytes", "bytes", "bytes together"),
+    CallColumn("largest_bytes", "largest", "bytes of the largest allocation", 70),
     CallColumn("imbalance", "imbalance", "how much longer the slowest rank takes than the mean", 80),
     CallColumn("name", "name", "what it is called"),
 )
@@ -99,6 +102,9 @@ def tables_of(analysis: TraceAnalysis) -> dict[str, Values]:
             if analysis.tree is not None and len(analysis.tree):
                 found[name] = {"name": analysis.tree.names}
             continue
+        if name == "holders":
+            found |= {name: _holders(analysis)} if analysis.holders else {}
+            continue
         values = dict(TABLES[name].values(analysis))
         if not analysis.gpus:
             values.pop("gpu_ns", None)
@@ -111,6 +117,17 @@ def tables_of(analysis: TraceAnalysis) -> dict[str, Values]:
         if len(values["name"]):
             found[name] = values
     return found
+
+
+def _holders(analysis: TraceAnalysis) -> Values:
+    """Return the table of what held memory."""
+    held = analysis.holders
+    total = max(sum(each.n_bytes for each in held), 1)
+    return {
+        "share": [each.n_bytes / total for each in held], "count": [each.n for each in held],
+        "held_bytes": [each.n_bytes for each in held], "largest_bytes": [each.largest for each in held],
+        "name": [each.name for each in held],
+    }  # fmt: skip
 
 
 def columns_of(values: Values, width: int) -> list[CallColumn]:
@@ -127,6 +144,8 @@ def cell_text(key: str, value: float | None) -> str:
         return exact(float(value) / 1e9) if value < _MINUTE else took(value)
     if key in ("share", "imbalance"):
         return f"{fixed(100 * float(value), 1 if value < _WHOLE else 0)} %"
+    if key in ("held_bytes", "largest_bytes"):
+        return binary(int(value))
     if key in ("bytes", "sent", "received"):
         return prefixed(float(value), "B")
     return f"{int(value):,}" if value < 1e9 else prefixed(float(value))

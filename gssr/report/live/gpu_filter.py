@@ -118,7 +118,9 @@ def passing(frame: Result, text: str) -> Flags:
     if frame.part is None and (wanted.only.names or wanted.only.limits):
         raise ValueError("name=, takes and size are of the intervals of a trace: a recording has none")
     flags = np.ones(frame.n_gpus, bool)
-    for patterns in wanted.patterns:
+    if frame.part is not None and wanted.patterns:  # the frame has been made for them
+        flags = np.isin(np.arange(frame.n_gpus), frame.query.gpus or np.arange(frame.n_gpus))
+    for patterns in wanted.patterns if frame.part is None else ():
         flags &= _named(frame.gpus, patterns)
     for metric, below, value in wanted.bounds:
         means = frame.window.per_gpu(metric)

@@ -1,7 +1,7 @@
 """One interval of a trace in words: when, how long, what launched it, and in what it lies."""
 
 from gssr.model.live.live_result import Result, TracePart
-from gssr.model.traces.flows import LAUNCHES, partner
+from gssr.model.traces.flows import LAUNCHES, partner, stream_wait
 from gssr.model.traces.nesting import within
 from gssr.render.cells import as_many, clean, fit
 from gssr.render.clock import exact, moment
@@ -11,6 +11,7 @@ from gssr.render.shares import WORDS
 from gssr.render.states import OF_TRACE
 from gssr.render.table import rule
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Kind
+from gssr.traces.timeline import Timeline as Trace
 
 _NS = 1e9
 """Nanoseconds of a second."""
@@ -56,8 +57,23 @@ def interval_rows(result: Result, part: TracePart, place: int, width: int, glyph
         rows.append(
             (Span(f"  b {how} ", "dim"), Span(clean(names[int(own.name[other])])), Span(f" on {clean(where)}, {when}"))
         )
+    if other >= 0 and own.kind[other] in LAUNCHES and own.start[other] < begin:
+        rows.append((Span("  waited ", "dim"), Span(_wait_text(part.trace, other, place))))
     for what, at in (("  within ", place), ("    in ", other if other >= 0 and own.kind[other] in LAUNCHES else -1)):
         around = within(own.start, own.length, own.track, at) if at >= 0 else []
         if around:
             rows.append((Span(what, "dim"), Span(" < ".join(clean(names[int(own.name[at])]) for at in around))))
     return rows
+
+
+def _wait_text(trace: Trace, call: int, work: int) -> str:
+    """Say what the time from a launch to the start of its work went to: ``5.00 µs while its stream was free, 50.0 µs
+    on its stream behind memset``. The name comes last, as it may be long."""
+    wait = stream_wait(trace, call, work)
+    said = [f"{exact(wait.free / _NS)} while its stream was free"] if wait.free else []
+    if wait.behind:
+        name = clean(trace.names[int(trace.intervals.name[wait.behind[0][0]])])
+        n = len(wait.behind)
+        what = name if n == 1 else f"{n:,} pieces of work, the longest {name}"
+        said.append(f"{exact(sum(ns for _, ns in wait.behind) / _NS)} on its stream behind {what}")
+    return ", ".join(said)

@@ -27,7 +27,8 @@ from gssr.tui.view import View
 
 _TREE = "calltree"
 _NO_TIME = "This has no time of its own."
-_NOT_ON_TIME = {"collectives": _NO_TIME, "hlo": "Time shows kernels, not categories of operations."}
+_NOT_ON_TIME = {"collectives": _NO_TIME, "hlo": "Time shows kernels, not categories of operations.",
+                "holders": "Time shows how much a GPU held, not for what."}  # fmt: skip
 """Tables whose rows Time can't show, and why."""
 _TAB = "calls-of-"
 _LEAST_FOR_PLACES = 18
@@ -113,7 +114,8 @@ class CallsPane(SearchPane):
         self.query_one(CallPlaces).display = kind == _TREE and self.size.height >= _LEAST_FOR_PLACES
         self.query_one("#calls-name").display = bool(tables) and kind not in MATRICES
         if kind == "table":
-            table.show_table(self._table, tables[self._table], self._sought, part_text(result))
+            of_part = "" if self._table == "holders" else part_text(result)  # the peak may be outside of the window
+            table.show_table(self._table, tables[self._table], self._sought, of_part)
         elif kind in MATRICES:
             matrix.show_table(self._table, result, self._view)
         elif kind == _TREE:

@@ -11,6 +11,7 @@ from gssr.render.roles import RAMP, Role, Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, quantity
 from gssr.report.live.metric_scales import full_scale, shown_metrics
 from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.view import selection_of
 
 _LEAST_BAR = 6
 _VALUE = 10
@@ -37,7 +38,7 @@ class Gauges(RowsPanel):
         """Draw a line for each metric with its newest value of a live run, and beside it the mean of the window if
         there is room; of an ended run only the mean. Only of the GPUs that are selected, if any are."""
         told, result = result, result.of_gpus or result
-        selection = result.query.gpus if result is not told else self.view.selection
+        selection = result.query.gpus if result is not told else selection_of(result, self.view)
         gpus = np.array(selection, np.int64) if selection else None
         means = result.window.overall(gpus)
         now = _newest(result, gpus) if result.is_live else means

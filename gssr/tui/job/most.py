@@ -1,17 +1,20 @@
 """Of a trace what took the most time, and the longest time without work."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import BindingType
 
 from gssr.model.frame_cache import once
 from gssr.model.live.live_result import Result
 from gssr.render.cells import clean, fit
 from gssr.render.clock import exact, moment
 from gssr.render.roles import Row, Span
+from gssr.tui.keys import key
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
 
 if TYPE_CHECKING:
-    from gssr.model.traces.trace_results import TraceAnalysis
+    from gssr.model.traces.trace_results import Gap, TraceAnalysis
     from gssr.report.live.call_tables import Values
 
 _KINDS = {"kernels": "kernels", "operators": "operators", "os": "calls", "ranges": "ranges"}
@@ -20,6 +23,8 @@ _KINDS = {"kernels": "kernels", "operators": "operators", "os": "calls", "ranges
 
 class MostTime(RowsPanel):
     """A line each, with its share, how often it came and how long it took on average."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [key("enter", "show_gap", "Longest gap", "the longest gap, on Time")]
 
     def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on; hidden unless it is of a trace."""
@@ -42,6 +47,20 @@ class MostTime(RowsPanel):
         gap = self._gap(result, analysis, width)
         return [*self._most(analysis, width, height - len(gap)), *gap][:height]
 
+    def action_show_gap(self) -> None:
+        """Go to the longest gap on Time, with as much time before and after it; do nothing if there is none."""
+        result = self.result
+        gap = _longest_gap(result.part.analysis) if result is not None and result.part is not None else None
+        if result is None or gap is None:
+            return
+        start, length = gap.start_ns / 1e9, gap.length_ns / 1e9
+        end = start + 2 * length
+        self.app.go_to_screen(
+            self.app.view.down(
+                screen="time", cursor=start, span=3 * length, end=None if end >= result.last else end, row=0, top=0
+            )
+        )
+
     def _most(self, analysis: "TraceAnalysis", width: int, height: int) -> list[Row]:
         """List the names of the first of _KINDS that has any, with share, count and mean; one line that says so if
         nothing has a name."""
@@ -58,12 +77,16 @@ class MostTime(RowsPanel):
 
     def _gap(self, result: Result, analysis: "TraceAnalysis", width: int) -> list[Row]:
         """Say where the longest time without work is and what caused it; no rows if there is no gap."""
-        if not analysis.gaps:
+        gap = _longest_gap(analysis)
+        if gap is None:
             return []
-        gap = max(analysis.gaps, key=lambda each: each.length_ns)
         when = moment(gap.start_ns / 1e9 - result.first, 0.0, 1e-6)
         text = f"longest gap {exact(gap.length_ns / 1e9)} at {when}: {gap.cause}{f' ({gap.call})' if gap.call else ''}"
         return [(Span(fit(clean(text), width, self.glyphs.ellipsis), "dim"),)]
+
+
+def _longest_gap(analysis: "TraceAnalysis | None") -> "Gap | None":
+    return max(analysis.gaps, key=lambda each: each.length_ns, default=None) if analysis is not None else None
 
 
 @once

@@ -7,6 +7,7 @@ from textual.containers import Horizontal, Vertical
 from textual.strip import Strip
 from textual.widgets import Digits
 
+from gssr.arrays import Ints
 from gssr.metrics import best_measured
 from gssr.model.findings.notes import why_no_gpu
 from gssr.model.live.live_result import RECENT_SECONDS, Result
@@ -18,7 +19,7 @@ from gssr.report.live.times_of_run import length_text, seconds_text
 from gssr.score import CAVEAT, DEFINITION, SCALE, how_to_measure
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.panel import Drawing, Panel, Words
-from gssr.tui.view import View
+from gssr.tui.view import View, selection_of
 
 
 class ScoreHistory(Panel):
@@ -63,7 +64,7 @@ class Score(Drawing, Vertical):
         the reason.
         """
         told, result = result, result.of_gpus or result
-        selection = result.query.gpus if result is not told else view.selection
+        selection = result.query.gpus if result is not told else selection_of(result, view)
         gpus = np.array(selection, np.int64) if selection else None
         self.border_title = "GPU saturation" if result.part is None else "work"
         score, recent = result.whole.score(gpus), result.recent.score(gpus)
@@ -75,8 +76,9 @@ class Score(Drawing, Vertical):
             of = f"last {seconds_text(round(lasted))}\nrun {fixed(score, 3, '-')}"
         if result.part is not None:
             busy = result.window.overall(gpus).get("busy")
-            shown, word, remark = percent(busy).replace(" ", ""), "busy", ""
-            of = f"of {length_text(result, result.last - result.first)}"
+            shown, word = percent(busy).replace(" ", ""), "busy"
+            of = _time_of_busy(result, gpus)
+            remark = "" if result.noun == "thread" else "first work to last"
         elif score is None:
             means = (result.recent if live else result.whole).overall(gpus)
             known = {name: mean for name, mean in means.items() if mean is not None}
@@ -101,3 +103,17 @@ class Score(Drawing, Vertical):
         curve = self.query_one(ScoreHistory)
         curve.display = score is not None
         curve.show(result, view)
+
+
+def _time_of_busy(result: Result, gpus: Ints | None) -> str:
+    """Say which time the busy share of a trace is a share of: that of these rows (positions; None: all) in the window. GPUs
+    last from the first work of any of them to the last. Returns "" if no row lasts."""
+    means = result.window
+    lengths = means.n[means.names.index("busy")] if "busy" in means.names else np.zeros(result.n_gpus)
+    lengths = lengths if gpus is None else lengths[gpus]
+    lengths = lengths[lengths > 0]
+    if not len(lengths):
+        return ""
+    if lengths.min() < lengths.max():  # threads, of which each counts from its own first interval to its last
+        return "of their time"
+    return f"of {length_text(result, float(lengths[0]) / 1e9)}"

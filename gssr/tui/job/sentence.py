@@ -12,7 +12,7 @@ from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shares_bar, sh
 from gssr.render.cells import at_most, flow, wrap
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
-from gssr.render.shares import WORDS
+from gssr.render.shares import EXPOSED_WORDS, WORDS
 from gssr.render.states import OF_TRACE
 from gssr.report.live.judgement import not_judged
 from gssr.report.live.times_of_run import in_part, judged_part_text
@@ -63,7 +63,7 @@ class Sentence(RowsPanel):
         """Draw the states in which the rows of a trace are, as a sentence, a bar and a legend; for traces without
         GPUs, or not judged yet."""
         in_marks = self.glyphs.levels.isascii() or self.palette.needs_marks
-        shares = np.nan_to_num(part.total)
+        shares, words = np.nan_to_num(part.total), WORDS if part.level.name == "threads" else EXPOSED_WORDS
         edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
         bar: list[Span] = []
         pieces: list[Row] = []
@@ -72,14 +72,14 @@ class Sentence(RowsPanel):
             bar.append(Span(mark * (edges[at] - (edges[at - 1] if at else 0)), role))
             if shares[at] >= _SEEN:
                 share = Span(percent(float(shares[at])), "value")
-                pieces.append((Span(mark * 2 + " ", role), share, Span(f" {WORDS[at]}", "dim")))
+                pieces.append((Span(mark * 2 + " ", role), share, Span(f" {words[at]}", "dim")))
         rest = max(1 - float(shares.sum()), 0.0)
         if rest >= _SEEN:
             pieces.append(
                 (Span(self.glyphs.track * 2 + " ", "track"), Span(percent(rest), "value"), Span(" idle", "dim"))
             )
         most = max(range(len(shares)), key=lambda at: float(shares[at]))
-        said = f"{percent(float(shares[most]))} of the {noun} time is {WORDS[most]}."
+        said = f"{percent(float(shares[most]))} of the {noun} time is {words[most]}."
         row: Row = (*bar, Span(self.glyphs.track * (width - edges[-1]), "track"))
         return [*wrap(said, width, role="value"), row, *flow(pieces, width, self.glyphs.ellipsis, "   ")]
 

@@ -1,4 +1,4 @@
-"""The list of keys, beside the screen: the panel's own keys first, then those of all screens, and Textual's last."""
+"""The list of keys, beside the screen: the panel's own keys first, then those of all screens."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from textual.screen import Screen
 from gssr.tui.shared.panel import Drawing, Words
 
 _HOW_TO_LEAVE = "^d ^u scroll   Esc closes"
-_GROUPS = ("this screen", "all screens", "moving about")
+_GROUPS = ("this screen", "all screens")
 
 
 class KeysPanel(Drawing, VerticalScroll, can_focus=False):
@@ -48,17 +48,14 @@ class KeysPanel(Drawing, VerticalScroll, can_focus=False):
                 table.add_row("", Text(f"\n{name}", style("heading")))
             for bindings in actions.values():
                 keys = dict.fromkeys(self.app.get_key_display(each.binding) for each in bindings)
-                about = bindings[0].binding.tooltip or bindings[0].binding.description
-                table.add_row(Text(" ".join(keys), style("value")), Text(about))
+                table.add_row(Text(" ".join(keys), style("value")), Text(bindings[0].binding.tooltip))
         self.query_one("#keys", Words).say(table)
 
     def _groups(self) -> tuple[dict[str, list[ActiveBinding]], ...]:
-        """Sort the keys that count into the _GROUPS, each by what its keys do. Of Textual's own only the one that quits has
-        a tooltip."""
-        found: tuple[dict[str, list[ActiveBinding]], ...] = ({}, {}, {})
+        """Sort the keys that count into the _GROUPS, each by what its keys do. Textual's own are left out: they have no
+        tooltip, but for the one that quits."""
+        found: tuple[dict[str, list[ActiveBinding]], ...] = ({}, {})
         for each in self.screen.active_bindings.values():
-            if not each.binding.system:
-                is_ours = each.binding.tooltip and each.binding.action != "quit"
-                group = found[2 if not is_ours else isinstance(each.node, App | Screen)]
-                group.setdefault(each.binding.action, []).append(each)
+            if each.binding.tooltip and each.binding.action != "quit" and not each.binding.system:
+                found[isinstance(each.node, App | Screen)].setdefault(each.binding.action, []).append(each)
         return found

@@ -20,7 +20,7 @@ from gssr.report.live.times_of_run import at_text, width_text
 from gssr.tui.shared.history import history_rows, pair_row
 from gssr.tui.shared.messages import Opened
 from gssr.tui.shared.panel import Panel
-from gssr.tui.view import View
+from gssr.tui.view import View, selection_of
 
 MOST_ROWS = 4
 """Rows that a line takes at most: more say no more."""
@@ -50,7 +50,8 @@ class WallDrawing(NamedTuple):
 
 def gpus_shown(result: Result, view: View) -> Ints:
     """Positions of the GPUs that are selected, else of all."""
-    gpus = np.array(view.selection, np.int64) if view.selection else np.arange(result.n_gpus)
+    selection = selection_of(result, view)
+    gpus = np.array(selection, np.int64) if selection else np.arange(result.n_gpus)
     return gpus[gpus < result.n_gpus]
 
 
@@ -140,7 +141,8 @@ class Wall(Panel):
         if self.lowest:
             self.border_title = f"lowest {result.noun}s"
         else:
-            which = f"every {result.noun}" if not self.view.selection else count(len(self.view.selection), result.noun)
+            selection = selection_of(result, self.view)
+            which = f"every {result.noun}" if not selection else count(len(selection), result.noun)
             if self.only is not None:
                 n = count(len(gpus_shown(result, self.view)), result.noun)
                 which = f"{len(self.only):,} of {n} pass {clean(self.view.filter)}: each"

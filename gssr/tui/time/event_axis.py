@@ -41,8 +41,9 @@ class EventAxis(TimePanel):
 
 
 def _in_sight(result: Result, cells: Cells) -> list[tuple[int, Event]]:
-    """List the events in sight, each with the cell it is in."""
-    found = [(cells.at(event.time), event) for event in result.events]
+    """List the events in sight, each with the cell it is in. Notes of a trace are about its file, and of no time."""
+    dated = (event for event in result.events if result.part is None or event.kind != "note")
+    found = [(cells.at(event.time), event) for event in dated]
     return [(cell, event) for cell, event in found if cell is not None]
 
 

@@ -7,10 +7,11 @@ from gssr.arrays import Floats
 from gssr.model.breakdown.categories import CATEGORIES
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.live.live_result import Result
+from gssr.render.cells import fit
 from gssr.render.columns import average_into_columns
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
-from gssr.render.states import OF_TRACE, State, of_breakdown
+from gssr.render.states import State, of_breakdown, states_of_level
 from gssr.report.live.judgement import not_judged
 from gssr.report.live.time_cells import Cells
 from gssr.tui.time.stacked import stacked
@@ -19,8 +20,6 @@ from gssr.tui.view import View
 
 _LEAST = 0.005
 """A smaller share is not named."""
-_ALONE = {"communication": "exposed comm.", "memory copy": "exposed copies"}
-"""What the states of a GPU in a trace are called that do not count while it computes."""
 
 
 class States(TimePanel):
@@ -41,7 +40,8 @@ class States(TimePanel):
             self.border_title = f"where the GPU time goes, {at}"
             return
         if view.cursor is None and result.part.level.lasts_less(result.window.start, result.window.end):
-            at = f"from the first work of a {noun} to the last"
+            work = "kernel or copy" if noun == "GPU" else f"work of a {noun}"
+            at = f"from the first {work} to the last"
         self.border_title = f"what {noun} time is for, {at}"
 
     @property
@@ -55,10 +55,7 @@ class States(TimePanel):
             split, grid = result.part.whole_split, result.part.columns
             if split is None or grid is None:
                 return None
-            states = OF_TRACE
-            if result.part.level.name == "gpus":
-                states = [own._replace(name=_ALONE.get(own.name, own.name)) for own in OF_TRACE]
-            return states, average_into_columns(
+            return states_of_level(result.part.level.name), average_into_columns(
                 np.asarray(split.T), grid.start, grid.width, cells.start, cells.end, cells.n
             )
         breakdown = self._breakdown
@@ -107,7 +104,7 @@ class States(TimePanel):
         for state in order[:n_named]:
             own = states[state]
             mark = Span(f" {own.mark if self._in_marks else '█'} ", own.role)
-            name = Span(f"{own.name[:room]:<{room}}", "dim")
+            name = Span(f"{fit(own.name, room, self.glyphs.ellipsis):<{room}}", "dim")
             rows.append((mark, name, Span(f"{percent(float(known[state])):>7}", "value")))
         rest = order[n_named:]
         if rest:

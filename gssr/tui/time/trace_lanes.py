@@ -14,7 +14,7 @@ from textual.strip import Strip
 from gssr.model.live.live_result import Result, TracePart
 from gssr.model.traces.flows import flow_between, launch_flows, message_flows, partner
 from gssr.model.traces.nesting import Lanes
-from gssr.render.cells import clean, fit
+from gssr.render.cells import clean, fit, fit_apart
 from gssr.render.function_names import short_name
 from gssr.render.glyphs import in_ascii
 from gssr.render.scale import count
@@ -81,9 +81,11 @@ class TraceLanes(TraceRows):
         n = lanes.item.shape[1]
         column = np.minimum(np.arange(cells.n) * n // max(cells.n, 1), n - 1)
         picked = self.picked()
-        for lane in range(sight.top, sight.top + sight.shown):
+        in_sight = range(sight.top, sight.top + sight.shown)
+        names = fit_apart([_name(part, lanes, lane) for lane in in_sight], self.left - 3, self.glyphs.ellipsis)
+        for lane, lane_name in zip(in_sight, names, strict=True):
             y = (lane - sight.top) * sight.tall
-            self._put_name(box, y, part, lanes, lane)
+            self._put_name(box, y, lanes, lane, lane_name)
             items, share = lanes.item[lane][column], lanes.share[lane][column]
             edges = np.flatnonzero(np.diff(items, prepend=-2)).tolist()
             for begin, end in zip(edges, [*edges[1:], cells.n], strict=True):
@@ -129,20 +131,12 @@ class TraceLanes(TraceRows):
             rows.append([Segment(levels[each - 1] if each else " ", style if each else None) for each in filled])
         return rows
 
-    def _put_name(self, box: Box, y: int, part: TracePart, lanes: Lanes, lane: int) -> None:
-        """Put a lane's name into row ``y``: the track's in its first lane, "level N" in those below. The rank goes
-        before it where several are shown."""
-        track, level = part.trace.tracks[int(lanes.track[lane])], int(lanes.level[lane])
-        first = lane == 0 or lanes.track[lane - 1] != lanes.track[lane]
-        name = track.label
-        if track.rank is not None and str(track.rank) not in name and lanes.track[0] != lanes.track[-1]:
-            ranks = {part.trace.tracks[at].rank for at in np.unique(lanes.track).tolist()}
-            name = f"rank {track.rank} {name}" if len(ranks) > 1 else name
-        text = clean(name) if first else f"  level {level}"
+    def _put_name(self, box: Box, y: int, lanes: Lanes, lane: int, name: str) -> None:
+        """Put a lane's name into row ``y``."""
         here = lane == self.row_of(len(lanes.track))
         mark = Segment("> " if here else "  ", self.palette.style("value"))
-        style = self.palette.style("plain" if first else "dim")
-        box.put(y, 0, [mark, self.name_segment(text, self.left - 3, style, here)])
+        style = self.palette.style("plain" if _is_first(lanes, lane) else "dim")
+        box.put(y, 0, [mark, self.name_segment(name, self.left - 3, style, here)])
 
     def _draw_flows(
         self, box: Box, part: TracePart, lanes: Lanes, picked: int, cells: Cells, sight: Sight
@@ -212,3 +206,21 @@ class TraceLanes(TraceRows):
         n = lanes.item.shape[1]
         item = int(lanes.item[lane, min(x * n // cells.n, n - 1)])
         self.tooltip = None if item < 0 else clean(part.trace.names[int(part.trace.intervals.name[item])])
+
+
+def _is_first(lanes: Lanes, lane: int) -> bool:
+    """Tell whether a lane is the first one of its track."""
+    return bool(lane == 0 or lanes.track[lane - 1] != lanes.track[lane])
+
+
+def _name(part: TracePart, lanes: Lanes, lane: int) -> str:
+    """Name a lane: the first one of a track as the track, those below "level N". The rank goes before it where several are
+    shown."""
+    if not _is_first(lanes, lane):
+        return f"  level {int(lanes.level[lane])}"
+    track = part.trace.tracks[int(lanes.track[lane])]
+    name = track.label
+    if track.rank is not None and str(track.rank) not in name and lanes.track[0] != lanes.track[-1]:
+        ranks = {part.trace.tracks[at].rank for at in np.unique(lanes.track).tolist()}
+        name = f"rank {track.rank} {name}" if len(ranks) > 1 else name
+    return clean(name)

@@ -5,6 +5,7 @@ process summary).
 After Knüpfer and others, The Vampir Performance Analysis Tool-Set, 2008.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -14,14 +15,15 @@ from textual import events
 from textual.binding import BindingType
 from textual.strip import Strip
 
-from gssr.arrays import Floats
+from gssr.arrays import Floats, Ints
 from gssr.model.live.live_result import GridLines, Result, TracePart
 from gssr.model.traces.flows import message_flows
-from gssr.render.cells import fit
+from gssr.render.cells import fit_apart
 from gssr.render.columns import average_into_columns
 from gssr.render.scale import count, metric_of, number, unit_of
 from gssr.render.shares import most_of
 from gssr.render.states import OF_TRACE
+from gssr.report.live.marked_gpus import mark_of
 from gssr.report.live.metric_scales import full_scale
 from gssr.report.live.time_cells import Cells
 from gssr.tui.keys import key
@@ -74,10 +76,11 @@ class TraceLines(TraceRows):
         box = Box(width, height, self.glyphs.levels.isascii())
         in_marks = self.palette.colourless or self.glyphs.levels.isascii()
         grid = part.columns or result.grid
+        names = self._names(result, [lines.members[at] for at in range(sight.top, sight.top + sight.shown)])
         full = full_scale(result, result.grid.metric)
         for at in range(sight.top, sight.top + sight.shown):
             y = (at - sight.top) * tall
-            self._put_name(box, y + (tall - 1) // 2, result, lines, at, cells)
+            self._put_name(box, y + (tall - 1) // 2, result, lines, at, cells, names[at - sight.top])
             if part.line_split is not None:
                 rows = self._bar(part.line_split[at], width - gutter, tall, in_marks)
             elif part.split is not None and result.grid.metric == "busy":
@@ -124,9 +127,19 @@ class TraceLines(TraceRows):
         row.append(Segment(self.glyphs.track * (width - edges[-1]), self.palette.style("track")))
         return [row] * max(tall - 1, 1)
 
-    def _put_name(self, box: Box, y: int, result: Result, lines: GridLines, at: int, cells: Cells) -> None:
-        """Put the name and the value of line ``at`` into row ``y``: the value at the time cursor, or without one the
-        mean over the window."""
+    def _names(self, result: Result, lines: Sequence[Ints]) -> list[str]:
+        """Name lines by the first of their rows (positions), and say how many more each stands for, in as many cells as
+        there are for it."""
+        more = [f" +{len(members) - 1:,}" if len(members) > 1 else "" for members in lines]
+        room = max(self.left - 3 - _VALUE - max(map(len, more), default=0), 1)
+        names = fit_apart([result.place(int(members[0])) for members in lines], room, self.glyphs.ellipsis, "end")
+        return [name + others for name, others in zip(names, more, strict=True)]
+
+    def _put_name(
+        self, box: Box, y: int, result: Result, lines: GridLines, at: int, cells: Cells, name: str
+    ) -> None:  # fmt: skip
+        """Put the ``name`` and the value of line ``at`` into row ``y``, marked if a row of it is singled out or unlike the
+        rest: the value at the time cursor, or without one the mean over the window."""
         members, metric = lines.members[at], metric_of(result.grid.metric)
         cell = None if self.view.cursor is None else cells.at(self.view.cursor)
         part = result.part
@@ -138,14 +151,12 @@ class TraceLines(TraceRows):
             means = result.window.per_gpu(metric.name, members)
             value = float(np.nanmean(means)) if np.isfinite(means).any() else value
         room = self.left - 3 - _VALUE
-        more = f" +{len(members) - 1:,}" if len(members) > 1 else ""
-        name = fit(result.place(int(members[0])), max(room - len(more), 1), self.glyphs.ellipsis, "end") + more
-        outlier = bool(result.unlike[members].any())
-        mark = ("!" if self.glyphs.levels.isascii() else "▲") if outlier else " "
+        marks = [mark_of(result, row, self.glyphs.levels.isascii()) for row in members.tolist()]
+        mark, role = min(marks, key=lambda each: ("bad", "outlier", "plain").index(each[1]))
         here = at == self.row_of(len(lines.members))
         pieces = [
-            Segment(f"{'>' if here else mark} ", self.palette.style("value")),
-            self.name_segment(name, room, self.palette.style("outlier" if outlier else "plain"), here),
+            Segment(f"{'>' if here else ' '}{mark or ' '}", self.palette.style("value")),
+            self.name_segment(name, room, self.palette.style(role), here),
             Segment(f"{number(value, metric):>{_VALUE}} ", self.palette.style("value")),
         ]
         box.put(y, 0, pieces)

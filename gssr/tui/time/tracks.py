@@ -42,7 +42,9 @@ class Tracks(TimePanel):
     def show(self, result: Result, view: View) -> None:
         """Draw from this result from now on, in as many lines as there are rows; hidden if there are none."""
         super().show(result, view)
-        self.border_title = "counters" if result.part is not None else "phases and steps"
+        at_most = "<=" if self.glyphs.levels.isascii() else "≤"
+        left = f"{at_most} the greatest" if view.cursor is None else "left that at the cursor"
+        self.border_title = f"counters: each cell's mean, {left}" if result.part is not None else "phases and steps"
         n = self.rows_of(result)
         self.display = n > 0
         if self.screen.maximized is not self:

@@ -1,10 +1,11 @@
 """Where the GPU time went, as a tree: branches, categories, and the GPUs that most of a category falls on; each with its
 share, how sure it is, and its GPU-hours."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from rich.text import Text
+from textual.binding import BindingType
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
@@ -16,10 +17,11 @@ from gssr.render.cells import clean, fit
 from gssr.render.scale import fixed, percent
 from gssr.report.live.marked_gpus import culprit_mark
 from gssr.report.live.times_of_run import in_part, judged_part_text
+from gssr.tui.keys import key
 from gssr.tui.shared.panel import Drawing
 from gssr.tui.view import View
 
-_WORDS = {"working": "works", "communication": "communicates", "idle": "is idle"}
+_WORDS = {"working": "works", "communication": "only communicates", "idle": "is idle"}
 _MOST_GPUS = 8
 _LEAST_NAME, _MOST_NAME = 16, 44
 _NUMBERS = 27
@@ -92,6 +94,11 @@ class AccountTree(Drawing, Tree[str]):
     """The breakdown of the window's GPU time."""
 
     ALLOW_MAXIMIZE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("up,k", "cursor_up", "Up", "the line above", show=False),
+        key("down,j", "cursor_down", "Down", "the line below", show=False),
+        key("enter", "select_cursor", "Open", "open or close the line", show=False),
+    ]
 
     def __init__(self, **attributes: str) -> None:
         super().__init__("", **attributes)  # type: ignore[arg-type]

@@ -38,6 +38,8 @@ class Causes(Drawing, VerticalScroll, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         key("up,k", "open(-1)", "Up", "open the verdict above", show=False),
         key("down,j", "open(1)", "Down", "open the verdict below", show=False),
+        key("pageup", "page_up", "Page up", "a page up", show=False),
+        key("pagedown", "page_down", "Page down", "a page down", show=False),
         key("enter", "gpus", "Its GPUs", "the GPUs that this verdict is about, on GPUs"),
         key("y", "copy_command", "Copy", "copy the command that the advice names, else the advice"),
     ]

@@ -13,7 +13,7 @@ from gssr.report.live.marked_gpus import gpus_of_verdict
 from gssr.tui.gpus.inspector import Inspector
 from gssr.tui.shared.messages import Pointed
 from gssr.tui.shared.pane import ScreenPane
-from gssr.tui.view import View
+from gssr.tui.view import View, selection_of
 from gssr.tui.why.account import AccountTree
 from gssr.tui.why.around import OpenAround
 from gssr.tui.why.causes import Causes
@@ -55,7 +55,8 @@ def blamed_gpu(result: Result, view: View) -> int:
     is not about all of them, else of the one with the lowest mean; -1 if none has samples."""
     verdicts = () if result.judgement is None else result.judgement.verdicts
     blamed = gpus_of_verdict(result, verdicts[min(max(view.note, 0), len(verdicts) - 1)]) if verdicts else ()
-    if view.selection or 0 < len(blamed) < result.n_gpus:
-        return (view.selection or blamed)[0]
+    selection = selection_of(result, view)
+    if selection or 0 < len(blamed) < result.n_gpus:
+        return (selection or blamed)[0]
     means = result.window.per_gpu(result.grid.metric)
     return int(np.nanargmin(means)) if np.isfinite(means).any() else -1

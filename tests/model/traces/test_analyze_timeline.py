@@ -193,13 +193,40 @@ def test_what_rules_say_of_it() -> None:
         "blocking_calls",
         "low_utilization",
     ]
-    assert "at most" in found.verdicts[0].evidence[-1].text and found.verdicts[0].advice
+    assert "without what waits for it" in found.verdicts[0].evidence[-1].text and found.verdicts[0].advice
     missing = analyze_timeline(training().timeline()).abstentions
     of_calls = dict.fromkeys(
         ("uneven_ranks", "communication_share", "openmp_waits"), "a GPU's work is judged, or no calls are in the trace"
     )
     assert missing == {"straggling_rank": "there is one GPU", "gpus_in_turn": "there is one GPU", **of_calls,
                        "pageable_copies": "the trace does not tell which memory is pageable"}  # fmt: skip
+
+
+def test_steps_are_the_ranges_that_mark_them_of_all_ranks_from_the_first_begin() -> None:
+    parts = []
+    for rank, begin in ((0, 30 * US), (1, 0)):
+        events = Events().launched("gemm", begin, begin + 500 * US, 100 * US, gpu(rank), CPU._replace(rank=rank))
+        for step in range(2):
+            start, length = begin + step * 50 * US, (20 + 10 * step + 10 * rank) * US
+            events.add(Kind.RANGE, f"ProfilerStep#{step}", start, length, CPU._replace(rank=rank))
+        parts.append(analyze_timeline(events.timeline(unix_ns=10**18)))
+    rows = [" ".join(text_of(row).split()) for row in trace_page(combined(parts), PageOptions(200, False))]
+    at = rows.index("step begins at mean longest on busy %")
+    assert rows[at + 1].startswith("ProfilerStep#0 0 ns 25 µs 30 µs rank 1 0.0")
+    assert rows[at + 3].startswith(
+        "shortest 20 µs, median 30 µs, longest 40 µs: from begin to end of the range that marks"
+    )
+
+
+def test_no_rank_is_named_where_the_steps_of_all_last_alike() -> None:
+    parts = []
+    for rank in range(2):
+        events = Events().launched("gemm", 0, 500 * US, 100 * US, gpu(rank), CPU._replace(rank=rank))
+        events.add(Kind.RANGE, "ProfilerStep#0", 0, 30 * US, CPU._replace(rank=rank))
+        parts.append(analyze_timeline(events.timeline(unix_ns=10**18)))
+    rows = [" ".join(text_of(row).split()) for row in trace_page(combined(parts), PageOptions(200, False))]
+    at = rows.index("step begins at mean longest busy %")
+    assert "rank" not in rows[at + 1]
 
 
 def test_a_loader_explains_the_gaps() -> None:

@@ -189,6 +189,14 @@ def _page_of_path(tmp_path: Path, events: list[Any]) -> str:
     return "\n".join(text_of(row) for row in trace_page(found, PageOptions(80, False))).split("critical path")[1]
 
 
+def test_time_of_a_step_in_which_nothing_else_was_open_is_between_calls(tmp_path: Path) -> None:
+    events = [span("ProfilerStep#5", 0, 100, "user_annotation"), span("load", 0, 20, "cpu_op")]
+    events += [span("cudaLaunchKernel", 60, 5, "cuda_runtime", correlation=1), kernel("a", 66, 30, correlation=1)]
+    page = " ".join(_page_of_path(tmp_path, events).split())
+    assert "between calls in ProfilerStep 4" in page and "load 20 µs" in page
+    assert "between calls in load" not in page
+
+
 def test_without_launches_the_page_says_that_it_can_not_be_told(tmp_path: Path) -> None:
     kernels = [kernel("gemm", 1000 * at, 10) for at in range(5)]
     page = _page_of_path(tmp_path, kernels)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import Events, gpu
 
-from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.traces.analyze_trace import analyze_timeline, combined
 from gssr.report.page import PageOptions
@@ -82,7 +82,9 @@ def test_each_part_of_the_time_is_booked_once_where_it_belongs() -> None:
         "startup": pytest.approx(20),
         "end": pytest.approx(40),
     }
-    assert set(found.confidence) == {"measured"} and found.nodes == ("n1",)
+    assert found.nodes == ("n1",)
+    by_branch = {each.branch: found.confidence[at] for at, each in enumerate(CATEGORIES)}
+    assert by_branch.pop("communication") == "inferred" and set(by_branch.values()) == {"measured"}
 
 
 def test_ranks_in_files_of_their_own_are_compared_if_their_clocks_can_be() -> None:
@@ -96,7 +98,7 @@ def test_ranks_in_files_of_their_own_are_compared_if_their_clocks_can_be() -> No
     both = combined([analyze_timeline(rank(0, 0, 10**18)), analyze_timeline(rank(1, 0, 10**18))])
     assert both.breakdown is not None
     assert both.breakdown.by_gpu[:, 7].tolist() == pytest.approx([5e-3, 0])
-    assert both.breakdown.confidence[7] == "measured"
+    assert both.breakdown.confidence[7] == "inferred" and both.breakdown.known_by(7) == "matched by name"
     # Before a file begins and after it ends its GPU was not measured.
     later = combined([analyze_timeline(rank(0, 0, 10**18)), analyze_timeline(rank(1, 0, 10**18 + 3 * MS))])
     assert later.breakdown is not None and later.breakdown.share("unmeasured") == pytest.approx(6 / 46)
@@ -167,11 +169,23 @@ def test_of_any_trace_the_shares_add_up(
     assert found.by_gpu[:, 6:8].sum() == pytest.approx((communicates & ~computes).sum() * UNIT / 1e9, abs=1e-9)
 
 
+def test_copies_at_the_end_are_not_said_to_be_after_all_work() -> None:
+    """As those by which unified memory returns results: the last kernel has ended, and other work has not."""
+    events = Events().launched("gemm", 0, MS, 9 * MS).add(Kind.MEMCPY, "Memcpy unified DtoH", 19 * MS, MS)
+    trace = analyze_timeline(events.timeline())
+    page = "\n".join("".join(span.text for span in row) for row in trace_page(trace, PageOptions(100, False, "high")))
+    assert "50.0 % is after the last kernel" in page and "after the last work" not in page
+    copies = (
+        Events().add(Kind.CPU_OP, "import", 0, 10 * MS).launched("Memcpy HtoD", 9 * MS, 10 * MS, MS, kind=Kind.MEMCPY)
+    )
+    assert broken_down(copies.timeline()).label(POSITIONS["startup"]) == "before the first copy"
+
+
 def test_the_page_begins_with_it_and_the_object_has_it() -> None:
     trace = analyze_timeline(one_of_each().timeline())
     lines = ["".join(span.text for span in row) for row in trace_page(trace, PageOptions(100, False, "medium"))]
     at = next(place for place, line in enumerate(lines) if "Where the GPU time goes" in line)
-    assert lines[at + 1] == "37.5 % of the GPU time computes; 20.0 % is after the last work."
+    assert lines[at + 1] == "37.5 % of the GPU time computes; 20.0 % is after the last kernel."
     assert len(lines[at + 2]) == 100 and at < next(n for n, line in enumerate(lines) if "How well used?" in line)
     found = json.loads("".join(json_pieces(trace)))["breakdown"]
     assert sum(each["share"] for each in found["categories"]) == pytest.approx(1)

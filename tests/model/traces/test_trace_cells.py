@@ -9,16 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.gpu_name import gpu_label
+from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.cells import ByOwner, cells, in_order
 from gssr.model.traces.levels import levels_of
 from gssr.model.traces.nesting import lanes, nesting
 from gssr.model.traces.part import part_of
+from gssr.model.traces.trace_selection import tracks_of
+from gssr.traces.open import open_traces
 from gssr.traces.timeline import Category, Counter, Kind, Timeline, Track
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tui"))
 from tests.fakes.training import Made, training
 
 N_OWNERS, TIME = 3, 60
+SAMPLES = Path(__file__).parents[2] / "traces" / "samples"
 spans = st.lists(st.tuples(st.integers(0, TIME), st.integers(0, 30), st.integers(0, N_OWNERS - 1)), max_size=25)
 
 
@@ -268,3 +272,16 @@ def test_intervals_nest_within_their_own_track_however_many_tracks_are_taken_tog
         assert (parent[at] >= 0) == bool(open_before)
         if open_before:
             assert rows[parent[at]][2] == own and depth[parent[at]] == depth[at] - 1
+
+
+def test_what_is_said_of_one_of_several_processes_is_of_its_own_threads() -> None:
+    timeline = open_traces([str(SAMPLES / "straggler-2025.6.sqlite")]).timeline()
+    pids = [track.pid for track in timeline.tracks]
+    wanted = tracks_of(timeline, ["gpu:0.pid4001"])
+    assert {pids[at] for at in wanted.tolist()} == {4001}
+    gpus = levels_of(part_of(timeline))["gpus"]
+    for row in range(2):
+        tracks = gpus.tracks_with_host([row])
+        assert tracks is not None and len({pids[at] for at in tracks.tolist()}) == 1
+    both, one = (analyze_timeline(timeline, tracks=tracks) for tracks in (None, wanted))
+    assert 0 < one.calls["blocked"].n < both.calls["blocked"].n

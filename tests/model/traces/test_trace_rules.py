@@ -204,7 +204,7 @@ def test_a_busy_gpu_gives_no_verdict() -> None:
     assert "straggling_rank" not in {verdict.code for verdict in ranks(0).verdicts}
 
 
-def test_what_is_saved_without_a_late_rank_is_no_more_than_the_communication_that_nothing_hides() -> None:
+def test_what_counts_as_lost_to_a_late_rank_is_no_more_than_the_communication_that_nothing_hides() -> None:
     for hidden in (0, 40 * MS):
         found = ranks(20 * MS, hidden)
         (verdict,) = (each for each in found.verdicts if each.code == "straggling_rank")
@@ -213,6 +213,31 @@ def test_what_is_saved_without_a_late_rank_is_no_more_than_the_communication_tha
                  for gpu in found.gpus]  # fmt: skip
         assert won.value == pytest.approx(sum(map(min, waits)) / 1e9)
         assert (won.value < sum(wait for wait, _ in waits) / 1e9) == bool(hidden)
+
+
+def test_lost_time_is_not_called_a_bound_of_what_mending_it_saves() -> None:
+    """A rank computes 20 ms longer, ten times: both GPUs are 200 ms later, and only one of them waits."""
+
+    def two_ranks(longer: int) -> TraceAnalysis:
+        found = []
+        for rank in range(2):
+            events, thread = Events(), CPU._replace(rank=rank)
+            for at in range(10):
+                start, work = at * (50 * MS + longer), 40 * MS + longer * rank
+                events.launched("gemm", start, start + MS, work, gpu(rank), thread)
+                events.launched("ncclDevKernel_AllReduce", start, start + MS + work, 49 * MS + longer - work,
+                                gpu(rank, stream=20), thread)  # fmt: skip
+            found.append(analyze_timeline(events.timeline(unix_ns=10**18)))
+        return combined(found)
+
+    late, mended = two_ranks(20 * MS), two_ranks(0)
+    (verdict,) = (each for each in late.verdicts if each.code == "straggling_rank")
+    (lost,) = (each for each in verdict.evidence if each.metric == "won")
+    assert lost.value == pytest.approx(10 * 0.02) and (late.span_ns - mended.span_ns) / 1e9 == pytest.approx(
+        2 * 10 * 0.02
+    )
+    assert lost.text.startswith("lost: 200 ms of the GPUs' time") and lost.text.endswith("without what makes it late")
+    assert "at most" not in " ".join(finding.text for every in late.verdicts for finding in every.evidence)
 
 
 def test_ranks_that_are_alike_and_what_sets_up_communication_give_no_verdict() -> None:
@@ -410,3 +435,29 @@ def test_titles_are_english_for_one_as_for_many(n: int) -> None:
     assert titles["sync_copies"].title == f"Copies that make their thread wait take {5 * n} ms, {n} in all"
     assert f"for {256 * n} bytes" in titles["sync_copies"].evidence[0].text
     assert titles["blocking_calls"].title.endswith("in 1 call" if n == 1 else "in 2 calls")
+
+
+def test_what_a_part_lacks_is_not_said_of_the_trace() -> None:
+    events = busy(Events(), 5)
+    events.add(Kind.RANGE, "train_step 0", 0, 10 * MS)
+    events.add(Kind.RANGE, "train_step 1", 10 * MS, 10 * MS)
+    timeline = events.timeline()
+    every, window = np.arange(len(timeline.tracks)), (31 * MS, 32 * MS)
+    for of, asked, tracks in (
+        ("the trace", None, None),
+        ("this window", window, None),
+        ("what is selected", None, every),
+        ("what is selected in this window", window, every),
+    ):
+        reasons = set(analyze_timeline(timeline, asked, tracks).abstentions.values())
+        assert f"no communication is in {of}" in reasons
+        assert (f"no steps are marked in {of}" in reasons) == (asked is not None)
+
+
+def test_threads_that_wait_at_once_have_no_share_above_all_of_it() -> None:
+    events = busy(Events(), 5)
+    for tid in range(3):
+        events.add(Kind.RUNTIME, "cudaDeviceSynchronize", 0, 50 * MS, CPU._replace(tid=tid))
+    (verdict,) = (each for each in analyze_timeline(events.timeline()).verdicts if each.code == "blocking_calls")
+    assert "together longer than the GPUs' time" in verdict.evidence[0].text
+    assert not any(int(number) > 100 for number in re.findall(r"(\d+)(?:\.\d+)? %", verdict.evidence[0].text))
