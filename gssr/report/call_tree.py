@@ -12,9 +12,9 @@ from gssr.render.columns import strip
 from gssr.render.function_names import distinct_names, short_name
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, count, fixed, percent
+from gssr.render.scale import NONE, fixed, percent
 from gssr.render.table import Cell, TableColumn, table
-from gssr.report.page import LABEL, PageOptions, labelled, remark, section
+from gssr.report.page import LABEL, PageOptions, labelled, remark, rest_rows, section
 
 _LOOKS: tuple[Role, ...] = ("series", "outlier", "gap", "dim")
 _TOLD = 0.01
@@ -109,8 +109,7 @@ def _functions(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]
         for at, name in enumerate(names)
     ]  # fmt: skip
     rows += table((TableColumn("function"), *_TREE_COLUMNS[1:]), lines, options.width, marks)
-    more = len(flat) - len(lines)
-    return rows + (wrap(f"and {count(more, 'more name')}: --csv functions", options.width, role="dim") if more else [])
+    return rows + rest_rows(len(flat) - len(lines), "name", "--csv functions", options.width)
 
 
 def _path(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -132,10 +131,7 @@ def _path(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
         for node in nodes[:most]
     ]  # fmt: skip
     rows = section(title, options.width, marks, about) + table(_TREE_COLUMNS, lines, options.width, marks)
-    more = len(nodes) - most
-    return rows + (
-        wrap(f"and {count(more, 'more call')}: --csv calltree", options.width, role="dim") if more > 0 else []
-    )
+    return rows + rest_rows(len(nodes) - most, "call", "--csv calltree", options.width)
 
 
 def _indented(tree: CallTree, node: int, width: int) -> str:

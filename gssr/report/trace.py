@@ -38,7 +38,7 @@ from gssr.report.call_tree import call_rows, shares_of
 from gssr.report.exchange import exchange_rows, io_rows
 from gssr.report.json_document import breakdown_object, number, verdict_object
 from gssr.report.kernel_profiles import first_launch, profile_command, profile_object
-from gssr.report.page import LABEL, PageOptions, labelled, remark, section
+from gssr.report.page import LABEL, PageOptions, labelled, remark, rest_rows, section
 
 SCHEMA = "gssr.trace/1"
 SCHEMA_OF_RUNS = "gssr.traces/1"
@@ -315,8 +315,7 @@ def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
         for gpu in trace.gpus[:most]
     ]  # fmt: skip
     rows = [(), *table(head, lines, options.width, marks)]
-    if len(trace.gpus) > most:
-        rows += wrap(f"and {count(len(trace.gpus) - most, 'more GPU')}", options.width, role="dim")
+    rows += rest_rows(len(trace.gpus) - most, "GPU", "", options.width)
     if apart:
         about = "shares of each GPU's span, from its first kernel or copy to its last; above, of the job's"
         rows += wrap(about, options.width, role="dim")
@@ -355,9 +354,7 @@ def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, 
         TableColumn("max", "right", drop),
     )  # fmt: skip
     rows = [(), *table(head, lines, options.width, marks)]
-    if n > len(lines):
-        rows += wrap(f"and {count(n - len(lines), 'more name')}: --csv {name}", options.width, role="dim")
-    return rows
+    return rows + rest_rows(n - len(lines), "name", f"--csv {name}", options.width)
 
 
 def _name_cell(names: Sequence[str], at: int, width: int, marks: Glyphs) -> Row:
@@ -424,9 +421,7 @@ def _samples(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[
     ]
     rows = section("What did samples find?", options.width, marks, f"{count(total, 'sample')} of all threads")
     rows += table(head, lines, options.width, marks)
-    more = len(every) - len(lines)
-    text = f"and {count(more, 'more name')}: --csv sampled_functions"
-    return rows + (wrap(text, options.width, role="dim") if more else [])
+    return rows + rest_rows(len(every) - len(lines), "name", "--csv sampled_functions", options.width)
 
 
 def _hlo(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -448,9 +443,7 @@ def _hlo(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]
     if not lines:
         return []
     rows = [(), *table(head, lines, options.width, marks)]
-    if len(every) > most:
-        rows += wrap(f"and {count(len(every) - most, 'more row')}: --csv hlo", options.width, role="dim")
-    return rows
+    return rows + rest_rows(len(every) - most, "row", "--csv hlo", options.width)
 
 
 def _launches(trace: TraceAnalysis, width: int) -> list[Row]:
