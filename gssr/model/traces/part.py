@@ -104,6 +104,12 @@ def _rows_of_kinds(kind: NDArray[np.int8], n_by_kind: Ints, kinds: Sequence[Kind
     return np.flatnonzero(are(kind, some))
 
 
+def processes_of(tracks: Sequence[Track]) -> Ints:
+    """Number the process of each track [n tracks]."""
+    numbers: dict[tuple[int, int | None], int] = {}
+    return np.array([numbers.setdefault((track.source, track.pid), len(numbers)) for track in tracks], np.int64)
+
+
 def group_rows(rows: Ints, number: Ints) -> Callable[[Sequence[int]], Ints]:
     """Group ``rows``, ascending, by the number that each has: of its process, its rank, its GPU. Returns a function that
     takes some of the numbers and returns the rows that have one of them, ascending."""
