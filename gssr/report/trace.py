@@ -25,7 +25,7 @@ from gssr.model.traces.trace_results import CAUSES, Cause, Gap, GpuUse, OwnMetri
 from gssr.model.verdicts.words import took
 from gssr.render.breakdown import LEAST_SHOWN
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
-from gssr.render.columns import bar, strip
+from gssr.render.columns import bar, split_row, strip
 from gssr.render.function_names import distinct_names, short_name
 from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Role, Row, Span
@@ -271,10 +271,7 @@ def _flops(trace: TraceAnalysis, width: int) -> list[Row]:
 
 def split_bar(shares: Sequence[float], width: int, marks: Glyphs) -> Row:
     """Draw a split, the shares (0-1) of PARTS, in exactly ``width`` cells; blank for idle."""
-    ends = np.cumsum(shares) * width
-    cells = np.diff(np.rint(ends).astype(int), prepend=0).tolist()
-    fills = zip(_fills(marks), cells, PARTS, strict=True)
-    return tuple(Span(fill * n, role) for fill, n, (_, _, role) in fills if n > 0)
+    return split_row(shares, ((fill, role) for fill, (_, _, role) in zip(_fills(marks), PARTS, strict=True)), width)
 
 
 def over_time(trace: TraceAnalysis, n: int, name: str = "busy") -> Floats:
