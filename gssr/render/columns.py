@@ -2,7 +2,7 @@
 
 Filled columns over time on a fixed axis, several rows high.
 
-Horizontal bars.
+Horizontal bars, whole ones and split ones.
 
 Strips: one mark per time column on a fixed axis, on one line.
 
@@ -50,6 +50,13 @@ def _column(fraction: float, height: int, glyphs: Glyphs) -> str:
         return glyphs.full * height
     tip = level(rest, glyphs.levels) if rest > 0 or full == 0 else ""
     return MISSING * (height - full - len(tip)) + tip + glyphs.full * full
+
+
+def split_row(shares: Sequence[float] | Floats, looks: Iterable[tuple[str, Role]], width: int) -> Row:
+    """Draw a bar whose parts have these shares (0-1; NaN: none) of ``width`` cells, each drawn with its mark and role of
+    ``looks``, as many as shares. What the shares lack is not drawn."""
+    cells = np.diff(np.rint(np.cumsum(np.nan_to_num(shares)) * width).astype(int), prepend=0).tolist()
+    return tuple(Span(mark * n, role) for (mark, role), n in zip(looks, cells, strict=True) if n > 0)
 
 
 def bar(fraction: float | None, width: int, glyphs: Glyphs, role: Role = "series") -> Row:

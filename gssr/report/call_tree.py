@@ -8,13 +8,13 @@ from gssr.model.traces import call_tree
 from gssr.model.traces.call_tree import CallTree
 from gssr.model.verdicts.words import took
 from gssr.render.cells import cell_width, clean, fit, flow, wrap
-from gssr.render.columns import strip
+from gssr.render.columns import split_row, strip
 from gssr.render.function_names import distinct_names, short_name
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, count, fixed, percent
+from gssr.render.scale import NONE, fixed, percent
 from gssr.render.table import Cell, TableColumn, table
-from gssr.report.page import LABEL, PageOptions, labelled, remark, section
+from gssr.report.page import LABEL, PageOptions, labelled, remark, rest_rows, section
 
 _LOOKS: tuple[Role, ...] = ("series", "outlier", "gap", "dim")
 _TOLD = 0.01
@@ -58,10 +58,8 @@ def _by_paradigm(tree: CallTree, width: int, marks: Glyphs) -> list[Row]:
     most = list(shares.items())[:3]
     parts = [*most, ("others", 1 - sum(share for _, share in most))]
     fills, room = f"{marks.full}{marks.shares[1]}{marks.shares[2]} ", max(width - LABEL, 8)
-    ends = np.rint(np.cumsum([share for _, share in parts]) * room).astype(int)
-    cells = np.diff(ends, prepend=0).tolist()
-    bar = (Span(fill * n, look) for fill, n, look in zip(fills, cells, _LOOKS, strict=False) if n > 0)
-    rows.append(labelled("split", width, *bar))
+    looks = list(zip(fills, _LOOKS, strict=True))[: len(parts)]
+    rows.append(labelled("split", width, *split_row([share for _, share in parts], looks, room)))
     legend = [
         (Span(f"{fill if name != 'others' else ' '} ", look), Span(f"{clean(name)} {percent(share)}"))
         for fill, (name, share), look in zip(f"{fills[: len(most)]} ", parts, _LOOKS, strict=False)
@@ -109,8 +107,7 @@ def _functions(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]
         for at, name in enumerate(names)
     ]  # fmt: skip
     rows += table((TableColumn("function"), *_TREE_COLUMNS[1:]), lines, options.width, marks)
-    more = len(flat) - len(lines)
-    return rows + (wrap(f"and {count(more, 'more name')}: --csv functions", options.width, role="dim") if more else [])
+    return rows + rest_rows(len(flat) - len(lines), "name", "--csv functions", options.width)
 
 
 def _path(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -132,10 +129,7 @@ def _path(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
         for node in nodes[:most]
     ]  # fmt: skip
     rows = section(title, options.width, marks, about) + table(_TREE_COLUMNS, lines, options.width, marks)
-    more = len(nodes) - most
-    return rows + (
-        wrap(f"and {count(more, 'more call')}: --csv calltree", options.width, role="dim") if more > 0 else []
-    )
+    return rows + rest_rows(len(nodes) - most, "call", "--csv calltree", options.width)
 
 
 def _indented(tree: CallTree, node: int, width: int) -> str:
@@ -147,13 +141,8 @@ def _indented(tree: CallTree, node: int, width: int) -> str:
 def by_time(tree: CallTree) -> list[int]:
     """Return all nodes (indices into the tree), each before what it calls, and callees with more time before others."""
     inclusive = np.nan_to_num(tree.values(call_tree.TIME).inclusive).sum(axis=1)
-    below, found = call_tree.callees(tree.parent), []
-    stack = sorted(below.get(-1, []), key=lambda node: inclusive[node])
-    while stack:
-        node = stack.pop()
-        found.append(node)
-        stack += sorted(below.get(node, []), key=lambda each: inclusive[each])
-    return found
+    below = call_tree.callees(tree.parent)
+    return call_tree.depth_first(below, lambda nodes: sorted(nodes, key=lambda node: inclusive[node]))
 
 
 def _places(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:

@@ -14,7 +14,7 @@ from gssr.render.matrix import MEASURES, amount, legend, matrix
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, count
 from gssr.render.table import Cell, TableColumn, table
-from gssr.report.page import PageOptions, section
+from gssr.report.page import PageOptions, rest_rows, section
 
 _BYTES, _COUNT, _TIME, _RATE = MEASURES
 _MOST = {"low": 3, "medium": 8, "high": 50}
@@ -76,10 +76,7 @@ def _pairs(found: Exchange, options: PageOptions, marks: Glyphs) -> list[Row]:
                       took(found.time[at]) if timed else NONE, took(found.late[at]) if found.called[at] else NONE,
                       amount(float(rates[at]), _RATE) if timed else NONE, nodes])  # fmt: skip
     rows = [(), *table(head, lines, options.width, marks)]
-    if len(found.count) > len(order):
-        more = count(len(found.count) - len(order), "more pair")
-        rows += wrap(f"and {more}: --csv messages", options.width, role="dim")
-    return rows
+    return rows + rest_rows(len(found.count) - len(order), "pair", "--csv messages", options.width)
 
 
 def io_rows(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -102,8 +99,7 @@ def io_rows(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[R
         by_time = sorted(groups.items(), key=lambda group: -sum(each.total_ns for each in group[1]))
         lines = [_file_line(*named, own) for named, own in by_time[: _MOST[options.verbosity]]]
         rows += [*([()] if label == "call" else []), *table(head, lines, options.width, marks)]
-        if len(by_time) > len(lines):
-            rows += wrap(f"and {count(len(by_time) - len(lines), 'more line')}: --csv io", options.width, role="dim")
+        rows += rest_rows(len(by_time) - len(lines), "line", "--csv io", options.width)
     return rows
 
 

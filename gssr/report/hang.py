@@ -3,7 +3,6 @@
 The object's keys are a contract (docs/traces.md): they are only ever added to.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,12 +10,12 @@ from typing import Any
 from gssr.gpu_name import gpu_label
 from gssr.model.results import Analysis, Finding, Verdict
 from gssr.model.traces.hang import HangAnalysis, Member, Role, Transfer, Wait
-from gssr.render.cells import clean, flow, wrap
+from gssr.render.cells import clean, wrap
 from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, count
 from gssr.render.table import Cell, TableColumn, table
-from gssr.report.page import PageOptions, section
+from gssr.report.page import PageOptions, files_head, rest_rows, section
 from gssr.traces.flight_recorder import Operation, ProcessGroup
 
 SCHEMA = "gssr.hang/1"
@@ -70,9 +69,7 @@ def group_text(group: ProcessGroup) -> str:
 def hang_page(found: HangAnalysis, options: PageOptions) -> list[Row]:
     """Draw the page, at most ``options.width`` cells wide but for the closing line."""
     width, marks = options.width, glyph_set(options.ascii)
-    paths = [clean(os.path.basename(dump.path)) for dump in found.dumps]
-    more = f" and {count(len(paths) - 1, 'more file')}" if paths[1:] else ""
-    rows = flow([(Span("GSSR", "title"),), (Span(f"{paths[0]}{more}", "value"),)], width, marks.ellipsis, indent="  ")
+    rows = files_head([dump.path for dump in found.dumps], width, marks)
     versions = sorted({dump.version for dump in found.dumps if dump.version})
     about = [f"dumps of NCCL's flight recorder by {count(len(found.dumps), 'rank')}"]
     about += [f"version {clean(version)}" for version in versions[:1]]
@@ -85,8 +82,7 @@ def hang_page(found: HangAnalysis, options: PageOptions) -> list[Row]:
     for number, wait in enumerate(shown):
         rows += [()] if number else []
         rows += _wait(wait, options, marks)
-    if len(shown) < len(found.waits):
-        rows += wrap(f"and {count(len(found.waits) - len(shown), 'more group')}: -v high", width, role="dim")
+    rows += rest_rows(len(found.waits) - len(shown), "group", "-v high", width)
     if found.transfers:
         rows += _transfers(found.transfers, options, marks)
     if found.missing_dumps:
@@ -213,9 +209,7 @@ def _wait(wait: Wait, options: PageOptions, marks: Glyphs) -> list[Row]:
         for member in ordered[: _MOST[options.verbosity]]
     ]  # fmt: skip
     rows += table(head, lines, options.width, marks, 2)
-    if len(lines) < len(ordered):
-        rows += wrap(f"and {count(len(ordered) - len(lines), 'more rank')}: --csv hang", options.width, role="dim")
-    return rows
+    return rows + rest_rows(len(ordered) - len(lines), "rank", "--csv hang", options.width)
 
 
 def _elsewhere(operation: Operation | None) -> str:

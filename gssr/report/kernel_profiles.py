@@ -3,7 +3,6 @@
 The object's keys are a contract (docs/traces.md): they are only ever added to.
 """
 
-import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, count, fixed, percent, prefixed
 from gssr.render.table import Cell, TableColumn, table
 from gssr.render.verdicts import command_rows
-from gssr.report.page import PageOptions, remark, section
+from gssr.report.page import PageOptions, files_head, remark, rest_rows, section
 from gssr.traces.kernel_profile import Dim3, RuleAdvice
 
 SCHEMA = "gssr.kernels/1"
@@ -73,10 +72,7 @@ def kernels_page(
     """Draw the page, at most ``options.width`` cells wide but for the closing line. ``next_kernel``: of a trace, the kernel
     with the most time that computes and was not profiled."""
     width, marks = options.width, glyph_set(options.ascii)
-    paths = list(dict.fromkeys(each.launch.path for each in found))
-    more = f" and {count(len(paths) - 1, 'more file')}" if paths[1:] else ""
-    named = f"{clean(os.path.basename(paths[0]))}{more}"
-    rows = flow([(Span("GSSR", "title"),), (Span(named, "value"),)], width, marks.ellipsis, indent="  ")
+    rows = files_head(list(dict.fromkeys(each.launch.path for each in found)), width, marks)
     n_launches = sum(each.launch.launches for each in found)
     devices = sorted({clean(each.launch.device) for each in found} - {""})
     pieces = [f"{count(n_launches, 'launch')} measured by Nsight Compute", *devices[:3]]
@@ -165,9 +161,7 @@ def _overview(found: Sequence[ProfiledKernel], options: PageOptions, marks: Glyp
         *section("Which kernels?", options.width, marks, "longest first"),
         *table(head, lines, options.width, marks),
     ]
-    if len(shown) < len(found):
-        more = count(len(found) - len(shown), "more launch")
-        rows += wrap(f"and {more}: --csv kernels", options.width, role="dim")
+    rows += rest_rows(len(found) - len(shown), "launch", "--csv kernels", options.width)
     text = "SM, mem.: throughput of SMs and memory, % of their peak; occup.: achieved occupancy, of the theoretical one"
     if with_roof:
         text += "; roof: of the FLOP/s that the GPU allows at so many FLOP per byte, without tensor cores"

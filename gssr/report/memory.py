@@ -22,13 +22,13 @@ from gssr.model.traces.memory import (
     places,
 )
 from gssr.model.verdicts.words import binary, took
-from gssr.render.cells import clean, flow, wrap
+from gssr.render.cells import clean, wrap
 from gssr.render.columns import bar, strip
 from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, percent
 from gssr.render.table import Cell, TableColumn, table
-from gssr.report.page import PageOptions, remark, section
+from gssr.report.page import PageOptions, files_head, remark, rest_rows, section
 
 SCHEMA = "gssr.memory/1"
 _MOST = {"low": 3, "medium": 10, "high": 50}
@@ -55,10 +55,7 @@ TABLES = {
 def memory_page(found: Sequence[DeviceMemory], options: PageOptions) -> list[Row]:
     """Draw the page, at most ``options.width`` cells wide but for the closing line."""
     width, marks = options.width, glyph_set(options.ascii)
-    paths = list(dict.fromkeys(each.path for each in found))
-    more = f" and {count(len(paths) - 1, 'more file')}" if paths[1:] else ""
-    named = f"{clean(os.path.basename(paths[0]))}{more}"
-    rows = flow([(Span("GSSR", "title"),), (Span(named, "value"),)], width, marks.ellipsis, indent="  ")
+    rows = files_head(list(dict.fromkeys(each.path for each in found)), width, marks)
     n_snapshots, n_timelines = (
         len({each.path for each in found if (each.pools is None) == is_timeline}) for is_timeline in (False, True)
     )
@@ -98,9 +95,7 @@ def _draw_overview(found: Sequence[DeviceMemory], options: PageOptions, marks: G
         for each in ordered[: _MOST[options.verbosity]]
     ]  # fmt: skip
     rows = [*section("Which GPU?", options.width, marks), *table(head, lines, options.width, marks)]
-    if len(lines) < len(ordered):
-        rows += wrap(f"and {count(len(ordered) - len(lines), 'more GPU')}: --csv memory", options.width, role="dim")
-    return rows
+    return rows + rest_rows(len(ordered) - len(lines), "GPU", "--csv memory", options.width)
 
 
 def _known(n: int | None) -> str:
@@ -159,11 +154,7 @@ def _at_the_end(each: DeviceMemory, options: PageOptions, marks: Glyphs) -> list
         for pool in each.pools[: _MOST[options.verbosity]]
     ]  # fmt: skip
     rows += [(), *table(head, lines, options.width, marks)]
-    if len(lines) < len(each.pools):
-        rows += wrap(
-            f"and {count(len(each.pools) - len(lines), 'more line')}: --csv segments", options.width, role="dim"
-        )
-    return rows
+    return rows + rest_rows(len(each.pools) - len(lines), "line", "--csv segments", options.width)
 
 
 def _over_time(each: DeviceMemory, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -218,10 +209,7 @@ def _alive(each: DeviceMemory, options: PageOptions, marks: Glyphs) -> list[Row]
     ]  # fmt: skip
     about = f"{when}, {count(len(alive), 'allocation')}"
     rows = [*section("What holds it?", width, marks, about), *table(head, lines, width, marks)]
-    if len(lines) < len(found):
-        rest = f"and {count(len(found) - len(lines), 'more line')} of the program: --csv allocations"
-        rows += wrap(rest, width, role="dim")
-    return rows
+    return rows + rest_rows(len(found) - len(lines), "line", "--csv allocations", width)
 
 
 def _categories(at_peak: Mapping[str, int], width: int, marks: Glyphs) -> list[Row]:

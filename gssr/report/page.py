@@ -5,8 +5,10 @@ The axes that all drawings of one page share.
 What a page is asked to show.
 """
 
+import os
 import shlex
 import signal
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -131,6 +133,18 @@ def remark(text: str, width: int, role: Role = "dim", label: str = "") -> list[R
     its left edge."""
     indent = " " * LABEL if width >= 40 else ""
     return wrap(text, width, f"{label:<{len(indent)}}" if indent else f"{label} ".lstrip(), indent, role)
+
+
+def rest_rows(n: int, noun: str, where: str, width: int) -> list[Row]:
+    """Say how many rows of a table were left out, if any (``n``), and ``where`` they are ("": nowhere)."""
+    return wrap(f"and {count(n, f'more {noun}')}{f': {where}' if where else ''}", width, role="dim") if n > 0 else []
+
+
+def files_head(paths: Sequence[str], width: int, glyphs: Glyphs) -> list[Row]:
+    """Begin a page with GSSR's name, that of the first file (``paths``, at least one), and how many more there are."""
+    more = f" and {count(len(paths) - 1, 'more file')}" if paths[1:] else ""
+    named = f"{clean(os.path.basename(paths[0]))}{more}"
+    return flow([(Span("GSSR", "title"),), (Span(named, "value"),)], width, glyphs.ellipsis, indent="  ")
 
 
 def happened(analysis: Analysis, most: int | None = None) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ from gssr.model.traces.trace_results import CAUSES, Cause, Gap, GpuUse, OwnMetri
 from gssr.model.verdicts.words import took
 from gssr.render.breakdown import LEAST_SHOWN
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
-from gssr.render.columns import bar, strip
+from gssr.render.columns import bar, split_row, strip
 from gssr.render.function_names import distinct_names, short_name
 from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Role, Row, Span
@@ -38,7 +38,7 @@ from gssr.report.call_tree import call_rows, shares_of
 from gssr.report.exchange import exchange_rows, io_rows
 from gssr.report.json_document import breakdown_object, number, verdict_object
 from gssr.report.kernel_profiles import first_launch, profile_command, profile_object
-from gssr.report.page import LABEL, PageOptions, labelled, remark, section
+from gssr.report.page import LABEL, PageOptions, labelled, remark, rest_rows, section
 
 SCHEMA = "gssr.trace/1"
 SCHEMA_OF_RUNS = "gssr.traces/1"
@@ -272,10 +272,7 @@ def _flops(trace: TraceAnalysis, width: int) -> list[Row]:
 
 def split_bar(shares: Sequence[float], width: int, marks: Glyphs) -> Row:
     """Draw a split, the shares (0-1) of PARTS, in exactly ``width`` cells; blank for idle."""
-    ends = np.cumsum(shares) * width
-    cells = np.diff(np.rint(ends).astype(int), prepend=0).tolist()
-    fills = zip(_fills(marks), cells, PARTS, strict=True)
-    return tuple(Span(fill * n, role) for fill, n, (_, _, role) in fills if n > 0)
+    return split_row(shares, ((fill, role) for fill, (_, _, role) in zip(_fills(marks), PARTS, strict=True)), width)
 
 
 def over_time(trace: TraceAnalysis, n: int, name: str = "busy") -> Floats:
@@ -316,8 +313,7 @@ def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
         for gpu in trace.gpus[:most]
     ]  # fmt: skip
     rows = [(), *table(head, lines, options.width, marks)]
-    if len(trace.gpus) > most:
-        rows += wrap(f"and {count(len(trace.gpus) - most, 'more GPU')}", options.width, role="dim")
+    rows += rest_rows(len(trace.gpus) - most, "GPU", "", options.width)
     if apart:
         about = "shares of each GPU's span, from its first kernel or copy to its last; above, of the job's"
         rows += wrap(about, options.width, role="dim")
@@ -356,9 +352,7 @@ def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, 
         TableColumn("max", "right", drop),
     )  # fmt: skip
     rows = [(), *table(head, lines, options.width, marks)]
-    if n > len(lines):
-        rows += wrap(f"and {count(n - len(lines), 'more name')}: --csv {name}", options.width, role="dim")
-    return rows
+    return rows + rest_rows(n - len(lines), "name", f"--csv {name}", options.width)
 
 
 def _name_cell(names: Sequence[str], at: int, width: int, marks: Glyphs) -> Row:
@@ -425,9 +419,7 @@ def _samples(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[
     ]
     rows = section("What did samples find?", options.width, marks, f"{count(total, 'sample')} of all threads")
     rows += table(head, lines, options.width, marks)
-    more = len(every) - len(lines)
-    text = f"and {count(more, 'more name')}: --csv sampled_functions"
-    return rows + (wrap(text, options.width, role="dim") if more else [])
+    return rows + rest_rows(len(every) - len(lines), "name", "--csv sampled_functions", options.width)
 
 
 def _hlo(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -449,9 +441,7 @@ def _hlo(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]
     if not lines:
         return []
     rows = [(), *table(head, lines, options.width, marks)]
-    if len(every) > most:
-        rows += wrap(f"and {count(len(every) - most, 'more row')}: --csv hlo", options.width, role="dim")
-    return rows
+    return rows + rest_rows(len(every) - most, "row", "--csv hlo", options.width)
 
 
 def _launches(trace: TraceAnalysis, width: int) -> list[Row]:

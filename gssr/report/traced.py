@@ -23,7 +23,7 @@ from gssr.render.table import TableColumn, table
 from gssr.render.verdicts import command_rows
 from gssr.report.content import ContentTable
 from gssr.report.kernel_profiles import first_launch, profile_command
-from gssr.report.page import PageOptions, remark, section, time_axis
+from gssr.report.page import PageOptions, remark, rest_rows, section, time_axis
 
 _DROPPED = {"Clock": 5, "From": 4, "Compute": 3, "Exp.comm": 2, "Exp.copy": 2}
 """Columns that a narrow page lacks."""
@@ -168,8 +168,7 @@ def traced(analysis: Analysis, options: PageOptions) -> list[Row]:
         for at, title in enumerate(found.head)
     ]
     rows += [(), *table(columns, found.rows[: len(shown)], width, marks)]
-    if len(traces) > len(shown):
-        rows += wrap(f"and {count(len(traces) - len(shown), 'more trace')}: -v high", width, role="dim")
+    rows += rest_rows(len(traces) - len(shown), "trace", "-v high", width)
     for text in _together(traces):
         rows += wrap(text, width) if text else []
     rows += _next_to_profile(analysis, width)

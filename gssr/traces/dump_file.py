@@ -30,12 +30,7 @@ def load_dump(
     Raises:
         TraceError: it can't be read, is damaged or cut off, no plain data, or far too large.
     """
-    if most_bytes is None and is_packed(path):
-        most_bytes = max(most_unpacked, os.path.getsize(path))
-    chunks = FileChunks(path, most_bytes)
-    data = b"".join(chunks)
-    if chunks.problem:
-        raise TraceError(f"{path}: {chunks.problem.split(':')[0]}")
+    data = content_of(path, most_bytes, most_unpacked)
     if data[:1] == b"\x80":
         return load_plain_pickle(data, path)
     taken = _OBJECT * data.count(b"{") + _LIST * data.count(b"[") + _ELEMENT * data.count(b",")
@@ -47,6 +42,18 @@ def load_dump(
         return json.loads(data)
     except (ValueError, RecursionError):
         raise TraceError(f"{path}: is cut off, or no sound JSON") from None
+
+
+def content_of(path: str, most_bytes: int | None, most_unpacked: int) -> bytes:
+    """Return all that a file holds, unpacked. ``most_bytes``: how long it may be; None for any length of a file that is not
+    packed, and ``most_unpacked``, or its size if that is more, of one that is. Raises TraceError."""
+    if most_bytes is None and is_packed(path):
+        most_bytes = max(most_unpacked, os.path.getsize(path))
+    chunks = FileChunks(path, most_bytes)
+    data = b"".join(chunks)
+    if chunks.problem:
+        raise TraceError(f"{path}: {chunks.problem.split(':')[0]}")
+    return data
 
 
 def is_packed(path: str) -> bool:

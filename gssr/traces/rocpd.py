@@ -20,6 +20,7 @@ from gssr.store.read.database import Database
 from gssr.store.read.open import Readable
 from gssr.traces.categories import category_of, operation_of
 from gssr.traces.database import open_database
+from gssr.traces.dump_file import whole_number
 from gssr.traces.nsys_columns import IntervalColumns, Key, all_alike, placed
 from gssr.traces.tables import Tables
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Intervals, Kind, Timeline, TraceSource, Track
@@ -129,7 +130,7 @@ def _processes(database: Tables, session: _Session) -> dict[int, _Process]:
         place = where_am_i(told)
         rank, launcher = (None, None) if place.launcher == ALONE else (place.rank, place.launcher)
         host = hosts.get(node)
-        found[key] = _Process(_whole(pid), host if isinstance(host, str) and host else None, rank, launcher)
+        found[key] = _Process(whole_number(pid), host if isinstance(host, str) and host else None, rank, launcher)
     return found
 
 
@@ -139,7 +140,7 @@ def _agents(database: Tables, session: _Session) -> dict[int, _Agent]:
     found = {}
     for key, kind, number, *called, column, extdata in database.rows(session.get("info_agent", ""), names, _MOST_ROWS):
         name = next((one for one in called if isinstance(one, str) and one), None)
-        found[key] = _Agent(kind == "GPU", _whole(number), name, _uuid(column, _object(extdata).get("uuid")))
+        found[key] = _Agent(kind == "GPU", whole_number(number), name, _uuid(column, _object(extdata).get("uuid")))
     return found
 
 
@@ -366,7 +367,7 @@ class _Reading:
         queues = {(key[0], key[2], key[4]) for key in self._tracks if key[1] and key[4] != NULL}
         several = Counts(key[:2] for key in queues)
         threads = [
-            {key: (_whole(tid), name) for key, tid, name in
+            {key: (whole_number(tid), name) for key, tid, name in
              self._database.rows(session.get("info_thread", ""), ("id", "tid", "name"), _MOST_ROWS)}
             for session in self._sessions
         ]  # fmt: skip
@@ -402,10 +403,6 @@ def _object(text: Any) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _whole(value: Any) -> int | None:
-    return value if type(value) is int else None
 
 
 def _one(values: Iterable[_One | None]) -> _One | None:

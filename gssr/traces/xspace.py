@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from gssr.traces.categories import category_of, work_named
-from gssr.traces.dump_file import is_packed, whole_number
-from gssr.traces.json_events import FileChunks
+from gssr.traces.dump_file import content_of, whole_number
 from gssr.traces.protobuf_fields import LAST_NS, LONGEST_MESSAGE, IntervalRows, UnsoundError, fields, signed, text_of
 from gssr.traces.runs import RunTraits
 from gssr.traces.timeline import (
@@ -153,13 +152,7 @@ def _content(path: str, most_bytes: int | None) -> tuple[bytes, int]:
         size = os.path.getsize(path)
     except OSError as error:
         raise TraceError(f"{path}: can't be read: {error.strerror}") from None
-    if most_bytes is None and is_packed(path):
-        most_bytes = max(_NEVER_TOO_LONG, _MOST_TIMES * size)
-    chunks = FileChunks(path, most_bytes)
-    data = b"".join(chunks)
-    if chunks.problem:
-        raise TraceError(f"{path}: {chunks.problem.split(':')[0]}")
-    return data, size
+    return content_of(path, most_bytes, max(_NEVER_TOO_LONG, _MOST_TIMES * size)), size
 
 
 def _decoded(name: str, data: bytes) -> Any:

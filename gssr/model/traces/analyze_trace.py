@@ -46,7 +46,7 @@ from gssr.model.traces.part import TracePiece, are, group_rows, part_of
 from gssr.model.traces.pipelines import transfers_of
 from gssr.model.traces.point_to_point import point_to_point
 from gssr.model.traces.sampled_functions import both_sampled, sampled_functions
-from gssr.model.traces.segments import common, covered_by, in_parts, stretches, subsets, union
+from gssr.model.traces.segments import common, covered_by, in_parts, subsets, union
 from gssr.model.traces.trace_results import (
     BINS,
     CAUSES,
@@ -673,14 +673,10 @@ def _of_gpu(
     n_kernels = under = exposed_collectives = 0
     last_collective: int | None = None
     ns, before, types = np.zeros(4, np.int64), np.zeros((4, bins + 1), np.int64), np.zeros(8, np.int64)
-    ends: list[int | None] = [None] * 4
+    ends: list[int | None] = [None] * 3
     causes, longest = [], []
-    for some, busy, first in stretches(len(links.rows), lambda some: part.times(links.rows[some])):
-        rows, call = links.rows[some], links.call[some]
+    for rows, _, busy, idle in idling.work_and_gaps(part, links):
         n_kernels += int(np.isin(kind[rows], KINDS["kernels"]).sum())
-        gaps = busy.gaps(ends[0])
-        first = first[len(first) - len(gaps.start) :]
-        idle = idling.idle_of(part, gaps.start, gaps.end, rows[first], call[first])
         causes.append(idling.by_cause(idle))
         longest.append(idling.longest(idle))
         waits = add_waits(waits, beside, idling.not_waiting(idle).some)
@@ -689,7 +685,7 @@ def _of_gpu(
         (start, end), category = part.times(rows), part.category[rows]
         of_types = [
             union(start[mine], end[mine], last)
-            for mine, last in zip((category == one for one in TYPES.values()), ends[1:], strict=True)
+            for mine, last in zip((category == one for one in TYPES.values()), ends, strict=True)
         ]
         under += common(*of_types[:2]).length
         if of_two is not None:
@@ -702,7 +698,7 @@ def _of_gpu(
             if len(each.start):
                 ns[at] += each.length
                 before[at] += each.before(edges)
-                ends[at] = int(each.end[-1])
+        ends = [int(each.end[-1]) if len(each.end) else last for each, last in zip(of_types, ends, strict=True)]
         in_steps += busy.before(step_times[1]) - busy.before(step_times[0])
     if part.like_hta:
         causes = [idling.causes_as_hta(part, links)]

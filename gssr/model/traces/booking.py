@@ -9,7 +9,7 @@ from gssr.model.traces import idle as idling
 from gssr.model.traces.gpu_book import DECIDED, GpuBook, book_bins
 from gssr.model.traces.launches import Links
 from gssr.model.traces.part import TracePiece, counted
-from gssr.model.traces.segments import NONE, Segments, common, covered_by, stretches, union, without
+from gssr.model.traces.segments import NONE, Segments, common, covered_by, union, without
 from gssr.model.traces.waits import BLOCKING, LOADER
 from gssr.traces.timeline import OPERATIONS, Category, Kind
 
@@ -61,9 +61,7 @@ def book_gpu(part: TracePiece, links: Links, calls: tuple[Ints, Ints], window: t
     reads, waits = _times_on_launching_threads(part, links, calls)
     inner = np.clip(edges, *works)
     open_, kernels, communication, rows_of_collectives = [], [], [], []
-    last: int | None = None
-    for some, busy, first in stretches(len(links.rows), lambda some: part.times(links.rows[some])):
-        rows, call = links.rows[some], links.call[some]
+    for rows, _, busy, idle in idling.work_and_gaps(part, links):
         start, end = part.times(rows)
         communicates, is_copy = _communicates(part, rows), _is_host_copy(part, rows)
         computes = union(*_of(start, end, ~(communicates | is_copy)))
@@ -71,16 +69,12 @@ def book_gpu(part: TracePiece, links: Links, calls: tuple[Ints, Ints], window: t
         exposed = without(both, computes)
         decided[0] += computes.before(edges)
         decided[1] += busy.some.before(inner) - both.before(inner)
-        gaps = busy.gaps(last)
-        first = first[len(first) - len(gaps.start) :]
-        idle = idling.idle_of(part, gaps.start, gaps.end, rows[first], call[first])
         gaps_by_cause = _split_gaps(idle, works, reads, waits)
         decided[2:] += [times.before(edges) for times in gaps_by_cause[:-1]]
         open_.append(gaps_by_cause[-1])
         kernels.append(_close_gaps(computes))
         communication.append(exposed)
         rows_of_collectives.append(rows[communicates & (own.kind[rows] != Kind.MEMCPY)])
-        last = int(busy.end[-1])
     return GpuBook(
         window, works, edges, decided, _joined(open_), _close_gaps(_joined(kernels)), _joined(communication),
         _by_name(part, np.concatenate(rows_of_collectives)),

@@ -384,6 +384,21 @@ def callees(parent: Ints) -> Mapping[int, list[int]]:
     return found
 
 
+def depth_first(
+    below: Mapping[int, list[int]],
+    last_first: Callable[[list[int]], list[int]],
+    enters: Callable[[int], bool] = lambda _: True,
+) -> list[int]:
+    """List the nodes of a tree, each before those ``below`` it (``callees``), which ``last_first`` sorts so that the last
+    comes first. ``enters``: whether what is below a node is listed, too."""
+    found, stack = list[int](), last_first(below.get(-1, []))
+    while stack:
+        node = stack.pop()
+        found.append(node)
+        stack += last_first(below[node]) if node in below and enters(node) else []
+    return found
+
+
 def hot_path(tree: CallTree, metric: str = TIME) -> list[int]:
     """Follow the calls from the root with most of a metric down to the callee with most, until a call has more itself than
     any callee has. Returns the indices of these nodes, the root first."""

@@ -22,12 +22,12 @@ from gssr.model.traces.dependency_graph import END, HOST, START, Dependencies, S
 from gssr.model.traces.launches import Links
 from gssr.model.traces.lengths import without_running_numbers
 from gssr.model.traces.nesting import nesting
-from gssr.model.traces.part import TracePiece
-from gssr.model.traces.point_to_point import point_to_point
+from gssr.model.traces.part import TracePiece, processes_of
+from gssr.model.traces.point_to_point import point_to_point, transfer_kernels
 from gssr.model.traces.segments import union
 from gssr.model.traces.waits import BLOCKING
 from gssr.traces.event_columns import Numbers
-from gssr.traces.timeline import BUSY, NO_LINK, RECEIVE, SEND, Category, Kind
+from gssr.traces.timeline import BUSY, NO_LINK, Category, Kind
 
 _WAIT_EVENT = re.compile(r"^(?:cuda|cu|hip)StreamWaitEvent")
 _COPIES = (Kind.MEMCPY, Kind.MEMSET)
@@ -111,15 +111,16 @@ def dependencies_of(part: TracePiece, links: Links) -> Dependencies:
 def _transfers(part: TracePiece, rows: Ints) -> tuple[Ints, list[str]]:
     """Find the kernels that send to or receive from a rank that the trace tells. Returns their places in the work
     (``rows``), and for each a text that is the same at both ends."""
-    own, shapes = part.timeline.intervals, part.timeline.shapes
-    places, told = list[int](), list[str]()
-    for at in np.flatnonzero((own.size[rows] < -1) & (own.kind[rows] == Kind.KERNEL)).tolist():
-        shape, rank = shapes[-2 - own.size[rows[at]]], part.timeline.tracks[own.track[rows[at]]].rank
-        if shape.operator in (SEND, RECEIVE) and rank is not None:
-            source, target = (rank, shape.dims) if shape.operator == SEND else (shape.dims, rank)
-            places.append(at)
-            told.append(f"from rank {source} to rank {target}")
-    return np.array(places, np.int64), told
+    own = part.timeline.intervals
+    found, peers, sends = transfer_kernels(part, rows[own.kind[rows] == Kind.KERNEL])
+    ranks = [part.timeline.tracks[at].rank for at in own.track[found].tolist()]
+    ends = [
+        (rank, peer) if is_send else (peer, rank)
+        for rank, peer, is_send in zip(ranks, peers.tolist(), sends.tolist(), strict=True)
+    ]
+    known = np.array([rank is not None for rank in ranks], np.bool_)
+    texts = [f"from rank {source} to rank {target}" for source, target in ends if None not in (source, target)]
+    return np.flatnonzero(np.isin(rows, found[known])), texts
 
 
 def _points(part: TracePiece, rows: Ints, call: Ints) -> _Points:
@@ -175,7 +176,7 @@ def _waiting_calls(part: TracePiece, rows: Ints, call: Ints) -> tuple[Ints, Ints
     copying, last = np.unique(call[within][::-1], return_index=True)
     copies = within[::-1][last]
     waiting = part.named(BLOCKING.search, Kind.RUNTIME, Kind.DRIVER)
-    process = _processes(part)
+    process = processes_of(part.timeline.tracks)
     stream = _streams_waited_for(part, waiting)
     launched = np.where(call >= 0, part.start[call], np.iinfo(np.int64).max)
     of_call, of_work = process[own.track[waiting]], np.where(call >= 0, process[own.track[call]], -1)
@@ -198,14 +199,6 @@ def _waiting_calls(part: TracePiece, rows: Ints, call: Ints) -> tuple[Ints, Ints
     )
     found = [np.concatenate([waited, copies]), np.concatenate([also, np.full(len(copies), -1)])]
     return np.concatenate([waiting, copying]), np.stack(found)
-
-
-def _processes(part: TracePiece) -> Ints:
-    """Number the process of each track [n tracks]."""
-    numbers: dict[tuple[int, int | None], int] = {}
-    return np.array(
-        [numbers.setdefault((track.source, track.pid), len(numbers)) for track in part.timeline.tracks], np.int64
-    )
 
 
 def _streams_waited_for(part: TracePiece, calls: Ints) -> Ints:
@@ -287,7 +280,7 @@ def _handovers(part: TracePiece, does: Ints, threads: Ints) -> tuple[tuple[Ints,
     """Find where a thread goes on after it has done nothing while another thread of its process did something and stopped.
     ``does``: rows of what these ``threads`` do. Returns the tracks and times at which the others stopped, and those at which
     the threads went on."""
-    process, track = _processes(part), part.timeline.intervals.track[does]
+    process, track = processes_of(part.timeline.tracks), part.timeline.intervals.track[does]
     columns: list[tuple[Ints, Ints, Ints]] = []
     for thread in threads.tolist() if len(threads) > 1 else ():
         times = union(*part.times(does[track == thread])).some

@@ -11,7 +11,7 @@ A GPU is idle between two pieces of work of any of its streams. The causes are r
 - outside: before a GPU's first work and after its last, in the time that is looked at.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.model.traces.launches import Links
 from gssr.model.traces.part import TracePiece
-from gssr.model.traces.segments import Segments
+from gssr.model.traces.segments import Segments, stretches
 from gssr.model.traces.trace_results import CAUSES, Cause, Gap, LateHost
 from gssr.traces.timeline import BUSY, Category, Kind
 
@@ -87,6 +87,18 @@ def idle_of(part: TracePiece, start: Ints, end: Ints, after: Ints, call: Ints) -
     rest[end - start - host < LAUNCH] = LAUNCHING
     rest[call < 0] = _UNKNOWN
     return Idle(start, end, after, host, rest)
+
+
+def work_and_gaps(part: TracePiece, links: Links) -> Iterator[tuple[Ints, Ints, Segments, Idle]]:
+    """Go through a GPU's work in parts between which it was idle. Yields of each its rows, the calls that launched these
+    (as in Links), when any of them ran, and the gaps between them, with that before the first."""
+    last: int | None = None
+    for some, busy, first in stretches(len(links.rows), lambda some: part.times(links.rows[some])):
+        rows, call = links.rows[some], links.call[some]
+        gaps = busy.gaps(last)
+        after = first[len(first) - len(gaps.start) :]
+        yield rows, call, busy, idle_of(part, gaps.start, gaps.end, rows[after], call[after])
+        last = int(busy.end[-1])
 
 
 def not_waiting(idle: Idle) -> Segments:

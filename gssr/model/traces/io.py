@@ -37,12 +37,7 @@ def file_calls(part: TracePiece) -> tuple[FileCalls, ...] | None:
     own = part.timeline.io
     if own is None:
         return None
-    chosen = np.ones(len(own.start), np.bool_)
-    if not part.whole:
-        chosen = (own.start >= part.window[0]) & (own.start < part.window[1])
-    if part.on is not None:
-        chosen &= part.on[own.track]
-    rows = np.flatnonzero(chosen)
+    rows = np.flatnonzero(part.has(own.start, own.track))
     if not len(rows):
         return ()
     file, layer = _alike(own.files)[own.file[rows]], _alike(own.layers)[own.layer[rows]]

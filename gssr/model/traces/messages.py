@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.model.traces.part import TracePiece
-from gssr.traces.timeline import COLLECTIVES, NO_TIME, Category, Intervals, Messages, Timeline, Track
+from gssr.traces.timeline import COLLECTIVES, NO_TIME, Category, Intervals, Timeline, Track
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,8 @@ def exchange_of(part: TracePiece) -> Exchange | None:
     messages = part.timeline.messages
     if messages is None:
         return None
-    rows = np.flatnonzero(_chosen(part, messages))
+    first_known = np.where(messages.sent == NO_TIME, messages.received, messages.sent)
+    rows = np.flatnonzero(part.has(first_known, messages.source, messages.target))
     tracks = part.timeline.tracks
     used = np.array([part.on is None and track.kind in ("cpu_thread", "process") for track in tracks] or [False])
     used[messages.source[rows]] = used[messages.target[rows]] = True
@@ -115,17 +116,6 @@ def other_end(timeline: Timeline, place: int) -> int:
         if len(rows) and call_at(own, mine[rows], time[rows])[0] == place:
             return int(call_at(own, other[rows], then[rows])[0])
     return -1
-
-
-def _chosen(part: TracePiece, messages: Messages) -> Flags:
-    """Flag the messages [n] that are sent in the window from or to a track that is looked at."""
-    time = np.where(messages.sent == NO_TIME, messages.received, messages.sent)
-    chosen = np.ones(len(time), np.bool_)
-    if not part.whole:
-        chosen = (time >= part.window[0]) & (time < part.window[1])
-    if part.on is not None:
-        chosen &= part.on[messages.source] | part.on[messages.target]
-    return chosen
 
 
 def _ends(tracks: Sequence[Track], used: Flags) -> tuple[tuple[Track, ...], Ints]:
@@ -208,12 +198,7 @@ def collectives_of(part: TracePiece) -> tuple[CollectiveUse, ...]:
     if messages is None or not len(messages.collectives.start):
         return ()
     own = messages.collectives
-    chosen = np.ones(len(own.start), np.bool_)
-    if not part.whole:
-        chosen = (own.start >= part.window[0]) & (own.start < part.window[1])
-    if part.on is not None:
-        chosen &= part.on[own.track]
-    rows = np.flatnonzero(chosen)
+    rows = np.flatnonzero(part.has(own.start, own.track))
     code = own.kind[rows].astype(np.int64) * (len(messages.comms) or 1) + own.comm[rows]
     codes, at = np.unique(code, return_inverse=True)
     wait = own.wait[rows]

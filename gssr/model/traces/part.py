@@ -69,6 +69,14 @@ class TracePiece:
         """Return the first start and the last end of these intervals, of which there is at least one."""
         return _extent(self.start, self.length, rows)
 
+    def has(self, time: Ints, *tracks: NDArray[np.int32]) -> Flags:
+        """Flag the moments [n] that are in the window, and on a track that is looked at: each on any of its ``tracks``."""
+        begin, end = self.window
+        chosen = np.full(len(time), True) if self.whole else (time >= begin) & (time < end)
+        if self.on is not None:
+            chosen &= np.any([self.on[track] for track in tracks], axis=0)
+        return chosen
+
     def is_named(self, rows: Ints, holds: Callable[[str], object]) -> Flags:
         """Flag those of the intervals ``rows`` [n] for whose name ``holds`` returns something true; it is asked once for
         each name."""
@@ -94,6 +102,12 @@ def _rows_of_kinds(kind: NDArray[np.int8], n_by_kind: Ints, kinds: Sequence[Kind
     if len(some) < 2:
         return np.flatnonzero(kind == some[0]) if some else np.empty(0, np.int64)
     return np.flatnonzero(are(kind, some))
+
+
+def processes_of(tracks: Sequence[Track]) -> Ints:
+    """Number the process of each track [n tracks]."""
+    numbers: dict[tuple[int, int | None], int] = {}
+    return np.array([numbers.setdefault((track.source, track.pid), len(numbers)) for track in tracks], np.int64)
 
 
 def group_rows(rows: Ints, number: Ints) -> Callable[[Sequence[int]], Ints]:

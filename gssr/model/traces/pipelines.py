@@ -11,8 +11,9 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.traces.part import TracePiece
+from gssr.model.traces.point_to_point import transfer_kernels
 from gssr.model.traces.trace_results import GpuUse, TraceAnalysis, Transfers
-from gssr.traces.timeline import RECEIVE, SEND, Kind
+from gssr.traces.timeline import Kind
 
 
 class TransferWait(NamedTuple):
@@ -43,17 +44,10 @@ class Stage(NamedTuple):
 
 def transfers_of(part: TracePiece) -> tuple[Transfers, ...]:
     """Find the kernels whose other rank the trace tells, GPU by GPU."""
-    shapes, own = part.timeline.shapes, part.timeline.intervals
-    kinds = np.array([shape.operator in (SEND, RECEIVE) for shape in shapes], np.bool_)
-    rows = part.rows(Kind.KERNEL) if kinds.any() else np.empty(0, np.int64)
-    rows = rows[own.size[rows] < -1]
-    shape, gpu = -2 - own.size[rows], part.gpu_of[own.track[rows]]
-    peers = np.array(
-        [int(each.dims) if is_one else -1 for each, is_one in zip(shapes, kinds, strict=True)] or [0], np.int64
-    )
-    sends = np.array([each.operator == SEND for each in shapes] or [False])
+    rows, peer, is_send = transfer_kernels(part, part.rows(Kind.KERNEL))
+    gpu = part.gpu_of[part.timeline.intervals.track[rows]]
     return tuple(
-        Transfers(part.gpus[at], *part.times(rows[gpu == at]), peers[shape[gpu == at]], sends[shape[gpu == at]])
+        Transfers(part.gpus[at], *part.times(rows[gpu == at]), peer[gpu == at], is_send[gpu == at])
         for at in np.unique(gpu).tolist()
     )
 

@@ -4,15 +4,26 @@ import re
 
 import numpy as np
 
-from gssr.arrays import Flags
+from gssr.arrays import Flags, Ints
 from gssr.model.traces.launches import Links, work_by_thread
 from gssr.model.traces.part import TracePiece
-from gssr.traces.timeline import Category, Kind
+from gssr.traces.timeline import RECEIVE, SEND, Category, Kind
 
 _SEND_RECEIVE = re.compile(r"SendRecv|^(?:send|recv|collective-permute)[-.\d]")
 """Kernels of NCCL and RCCL, and operations of XLA."""
 _ALL_TO_ALL = re.compile(r"all_?to_?all", re.IGNORECASE)
 """Operators and ranges whose kernels NCCL calls SendRecv, too, but in which all ranks communicate."""
+
+
+def transfer_kernels(part: TracePiece, rows: Ints) -> tuple[Ints, Ints, Flags]:
+    """Find, among rows of kernels, those that send to or receive from a rank that the trace tells. Returns these rows [n],
+    the other rank of each, and whether it sends."""
+    shapes, size = part.timeline.shapes, part.timeline.intervals.size
+    peers = np.array([int(each.dims) if each.operator in (SEND, RECEIVE) else -1 for each in shapes] or [-1], np.int64)
+    sends = np.array([each.operator == SEND for each in shapes] or [False])
+    rows = rows[(size[rows] < -1) & (peers.max() >= 0)]
+    rows = rows[peers[-2 - size[rows]] >= 0]
+    return rows, peers[-2 - size[rows]], sends[-2 - size[rows]]
 
 
 def point_to_point(part: TracePiece, links: Links) -> Flags | None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.traces.launches import Links
-from gssr.model.traces.part import TracePiece, group_rows
+from gssr.model.traces.part import TracePiece, group_rows, processes_of
 from gssr.model.traces.segments import Segments, common, union, without
 from gssr.model.traces.trace_results import CallTotals, Waits
 from gssr.model.traces.trace_steps import between
@@ -44,13 +44,11 @@ class CoveredTimes:
             named(SYNC_MEMSET, *calls),
         )  # fmt: skip
         """Rows in the order of Waits, None where nothing of the kind was traced."""
-        self._numbers: dict[str, dict[tuple[int, int | None], int]] = {"process": {}, "rank": {}}
-        """A number for each process and each rank."""
-        of_process, of_rank = self._numbers.values()
+        self._ranks: dict[tuple[int, int | None], int] = {}
+        """A number for each rank."""
         tracks = part.timeline.tracks
-        processes = [of_process.setdefault((track.source, track.pid), len(of_process)) for track in tracks]
-        ranks = [of_rank.setdefault((track.source, track.rank), len(of_rank)) for track in tracks]
-        self._number_of_track = {"process": np.array(processes, np.int64), "rank": np.array(ranks, np.int64)}
+        ranks = [self._ranks.setdefault((track.source, track.rank), len(self._ranks)) for track in tracks]
+        self._number_of_track = {"process": processes_of(tracks), "rank": np.array(ranks, np.int64)}
         """The numbers of each track's process and rank [n tracks]."""
         self._by: dict[str, list[Callable[[Sequence[int]], Ints] | None]] = {}
         self._covered: dict[tuple[str, tuple[int, ...]], tuple[Segments | None, ...]] = {}
@@ -64,7 +62,7 @@ class CoveredTimes:
             numbers = np.unique(self._number_of_track["process"][launching])
             return self._times_of("process", tuple(numbers.tolist()))
         own = self._part.gpus[gpu]
-        return self._times_of("rank", (self._numbers["rank"][own.source, own.rank],))
+        return self._times_of("rank", (self._ranks[own.source, own.rank],))
 
     def _times_of(self, kind: str, numbers: tuple[int, ...]) -> tuple[Segments | None, ...]:
         """Return the times that the intervals of each field of Waits cover in the processes or ranks (``kind``) with

@@ -9,7 +9,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import OF_COUNTER
 from gssr.model.frame_cache import once
-from gssr.model.traces.call_tree import TIME, VISITS, CallTree, callees, hot_path, spread
+from gssr.model.traces.call_tree import TIME, VISITS, CallTree, callees, depth_first, hot_path, spread
 from gssr.model.verdicts.words import took
 from gssr.render.scale import NONE, fixed, prefixed
 from gssr.report.live.call_tables import CallColumn
@@ -115,19 +115,12 @@ def outline_of(
     values = np.nan_to_num(numbers_of(tree, metric)[sort], nan=-1.0) if sort != NAME else None
 
     def last_first(nodes: list[int]) -> list[int]:
+        nodes = nodes if wanted is None else [node for node in nodes if node in wanted]
         if values is None:
             return sorted(nodes, key=lambda node: tree.names[node].lower(), reverse=not descending)
         return sorted(nodes, key=lambda node: values[node], reverse=not descending)
 
-    shown: list[int] = []
-    stack = last_first(below.get(-1, []))
-    while stack:
-        node = stack.pop()
-        if wanted is not None and node not in wanted:
-            continue
-        shown.append(node)
-        if node in below and (wanted is not None or paths[node] in open_):
-            stack += last_first(below[node])
+    shown = depth_first(below, last_first, lambda node: wanted is not None or paths[node] in open_)
     return Outline(np.array(shown, np.int64), open_, paths, below, found)
 
 

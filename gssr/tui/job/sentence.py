@@ -10,6 +10,7 @@ from gssr.model.breakdown.result import Breakdown
 from gssr.model.live.live_result import RECENT_SECONDS, Result, TracePart
 from gssr.render.breakdown import LOOKS, breakdown_bar, headline, shares_bar, shown_categories
 from gssr.render.cells import at_most, flow, wrap
+from gssr.render.columns import split_row
 from gssr.render.roles import Row, Span
 from gssr.render.scale import percent
 from gssr.render.shares import EXPOSED_WORDS, WORDS
@@ -64,12 +65,10 @@ class Sentence(RowsPanel):
         GPUs, or not judged yet."""
         in_marks = self.glyphs.levels.isascii() or self.palette.needs_marks
         shares, words = np.nan_to_num(part.total), WORDS if part.level.name == "threads" else EXPOSED_WORDS
-        edges = np.round(np.cumsum(shares) * width).astype(int).tolist()
-        bar: list[Span] = []
+        looks = [(state.mark if in_marks else "█", state.role) for state in OF_TRACE]
+        bar = split_row(shares, looks, width)
         pieces: list[Row] = []
-        for at in range(len(shares)):
-            mark, role = OF_TRACE[at].mark if in_marks else "█", OF_TRACE[at].role
-            bar.append(Span(mark * (edges[at] - (edges[at - 1] if at else 0)), role))
+        for at, (mark, role) in enumerate(looks):
             if shares[at] >= _SEEN:
                 share = Span(percent(float(shares[at])), "value")
                 pieces.append((Span(mark * 2 + " ", role), share, Span(f" {words[at]}", "dim")))
@@ -80,7 +79,7 @@ class Sentence(RowsPanel):
             )
         most = max(range(len(shares)), key=lambda at: float(shares[at]))
         said = f"{percent(float(shares[most]))} of the {noun} time is {words[most]}."
-        row: Row = (*bar, Span(self.glyphs.track * (width - edges[-1]), "track"))
+        row: Row = (*bar, Span(self.glyphs.track * (width - sum(len(span.text) for span in bar)), "track"))
         return [*wrap(said, width, role="value"), row, *flow(pieces, width, self.glyphs.ellipsis, "   ")]
 
 

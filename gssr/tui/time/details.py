@@ -24,7 +24,7 @@ from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.time.event_axis import event_at
 from gssr.tui.time.timeline import Stretch
 from gssr.tui.time.window import cells_over
-from gssr.tui.trace.cursor import NS, picked
+from gssr.tui.trace.cursor import NS, picked, rows_looked_at
 from gssr.tui.view import Scene, View
 
 _BESIDE = ("host:cpu_utilization", "host:read_bytes", "host:net_rx_bytes", "host:write_bytes", "host:net_tx_bytes",
@@ -182,14 +182,9 @@ def names_in(result: Result, part: TracePart, view: View, low: float, high: floa
         places = part.lanes.places
         places = places[np.searchsorted(own.start[places], begin - int(own.length.max(initial=0))) :]
     else:
-        chosen = np.append(np.ones(result.n_gpus, bool), False)
-        selection = result.query.gpus or view.selection
-        if selection:
-            chosen[:] = False
-            chosen[list(selection)] = True
         first = int(np.searchsorted(own.start, begin - int(own.length.max(initial=0))))
         last = int(np.searchsorted(own.start, end))
-        places = first + np.flatnonzero(chosen[part.level.owner_of[own.track[first:last]]])
+        places = first + np.flatnonzero(rows_looked_at(result, view)[part.level.owner_of[own.track[first:last]]])
     start, stop = own.start[places], own.start[places] + own.length[places]
     inside = (stop > begin) & (start < end) & (own.kind[places] != Kind.MARK)
     places, time = places[inside], np.minimum(stop[inside], end) - np.maximum(start[inside], begin)

@@ -19,7 +19,8 @@ from gssr.arrays import Floats, Ints
 from gssr.model.live.live_result import GridLines, Result, TracePart
 from gssr.model.traces.flows import message_flows
 from gssr.render.cells import fit_apart
-from gssr.render.columns import average_into_columns
+from gssr.render.columns import average_into_columns, split_row
+from gssr.render.roles import Span
 from gssr.render.scale import count, metric_of, number, unit_of
 from gssr.render.shares import most_of
 from gssr.render.states import OF_TRACE
@@ -119,13 +120,9 @@ class TraceLines(TraceRows):
     def _bar(self, shares: Floats, width: int, tall: int, in_marks: bool) -> list[list[Segment]]:
         """Draw one bar whose parts are the ``shares`` [n_categories] of all time, and the rest idle, ``width`` cells
         wide; one row less than ``tall``, at least one."""
-        edges = [0, *np.round(np.cumsum(np.nan_to_num(shares)) * width).astype(int).tolist()]
-        row = [
-            Segment((state.mark if in_marks else "█") * (end - begin), self.palette.style(state.role))
-            for state, begin, end in zip(OF_TRACE, edges[:-1], edges[1:], strict=True)
-        ]
-        row.append(Segment(self.glyphs.track * (width - edges[-1]), self.palette.style("track")))
-        return [row] * max(tall - 1, 1)
+        bar = split_row(shares, ((state.mark if in_marks else "█", state.role) for state in OF_TRACE), width)
+        rest = Span(self.glyphs.track * (width - sum(len(span.text) for span in bar)), "track")
+        return [[Segment(span.text, self.palette.style(span.role)) for span in (*bar, rest)]] * max(tall - 1, 1)
 
     def _names(self, result: Result, lines: Sequence[Ints]) -> list[str]:
         """Name lines by the first of their rows (positions), and say how many more each stands for, in as many cells as

@@ -10,7 +10,7 @@ from gssr.arrays import Floats
 from gssr.metrics import OF_COUNTER, RATIO
 from gssr.model.live.live_result import CounterLine, Result
 from gssr.model.results import Phase
-from gssr.render.cells import clean, fit
+from gssr.render.cells import fit, fit_apart
 from gssr.render.clock import duration
 from gssr.render.columns import average_into_columns
 from gssr.render.roles import Role
@@ -69,19 +69,19 @@ class Tracks(TimePanel):
 
     def strips(self, result: Result, width: int, height: int) -> list[Strip]:
         """Draw each row: its name and value in the gutter, then its cells."""
-        cells, kinds, strips = self.cells_in_sight(result), self._kinds(result), []
-        for kind in kinds[:height]:
+        cells, tracks, strips = self.cells_in_sight(result), list[TrackRow](), []
+        for kind in self._kinds(result)[:height]:
             if isinstance(kind, CounterLine):
-                track = self._counter(result, kind, cells)
+                tracks.append(self._counter(result, kind, cells))
             elif isinstance(kind, tuple):
-                track = self._phases(kind, cells)
+                tracks.append(self._phases(kind, cells))
             else:
-                track = self._steps(result, cells)
-            gutter, value = self.left, track.value
+                tracks.append(self._steps(result, cells))
+        gutter, names = self.left, [track.name for track in tracks]
+        for at, track in enumerate(tracks):
+            value = track.value
             room = max(gutter - len(value) - 2, 1)
-            labels = [metric_of(each.metric).label for each in kinds if isinstance(each, CounterLine)]
-            alike = len({label[: room - 2] for label in labels}) < len(labels)  # one of each GPU: the end says which
-            name = " " + fit(clean(track.name), room - 1, self.glyphs.ellipsis, "end" if alike else "start")
+            name = " " + fit_apart(names, room - 1, self.glyphs.ellipsis)[at]
             label = [
                 Segment(f"{name:<{room}} ", self.palette.style("dim")),
                 Segment(f"{value[: gutter - 1]} ", self.palette.style("value")),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gssr.arrays import Ints
+from gssr.arrays import Flags, Ints
 from gssr.gpu_name import gpu_label as called
 from gssr.metrics import OF_NAME, OF_OWN
 from gssr.model.frame_cache import once
@@ -85,15 +85,19 @@ def intervals_sought(frame: Result, view: View) -> Ints:
 
 
 def _looked_at(frame: Result, part: TracePart, view: View, places: Ints) -> Ints:
-    """Keep those of ``places`` (indices into the trace's intervals) whose track belongs to a selected row of the
-    level, or to any row of it if none is selected."""
-    chosen = np.append(np.ones(frame.n_gpus, bool), False)
-    selection = frame.query.gpus or view.selection
-    if selection:
-        chosen[:] = False
-        chosen[list(selection)] = True
-    found: Ints = places[chosen[part.level.owner_of[part.trace.intervals.track[places]]]]
+    """Keep those of ``places`` (indices into the trace's intervals) whose track belongs to a row that is looked at."""
+    found: Ints = places[rows_looked_at(frame, view)[part.level.owner_of[part.trace.intervals.track[places]]]]
     return found
+
+
+def rows_looked_at(frame: Result, view: View) -> Flags:
+    """Flag the rows of the level that are selected, all if none is; the last flag is False, for what is on none of them
+    (-1)."""
+    selection = frame.query.gpus or view.selection
+    chosen = np.full(frame.n_gpus + 1, not selection)
+    chosen[list(selection)] = True
+    chosen[-1] = False
+    return chosen
 
 
 def find(step: int) -> Callable[[Scene], View]:
