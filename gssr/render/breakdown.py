@@ -58,14 +58,14 @@ two marks are alike, and marks of idle time that has a cause stand out from each
 
 
 def headline(breakdown: Breakdown, leading_loss: LeadingLoss | None = None) -> str:
-    """Say in one sentence how much of the GPU time computes, and what most of the rest went to, if that is at least
+    """Say in one sentence how much of the GPU time is spent computing, and what most of the rest went to, if that is at least
     LEAST_SHOWN: with what it is due to, if ``leading_loss`` tells, and that it is a guess, if it is one."""
     shares = breakdown.shares
     computes = breakdown.share("working") - float(
         shares[POSITIONS["working.few_sms"]] + shares[POSITIONS["working.slowed"]]
     )
-    works = "runs kernels, what they do was not measured" if breakdown.is_work_unknown else "computes"
-    text = f"{percent(computes)} of the GPU time {works}"
+    works = "spent in kernels (what they do was not measured)" if breakdown.is_work_unknown else "spent computing"
+    text = f"{percent(computes)} of the GPU time is {works}"
     most = breakdown.largest_loss
     in_communication = shares[positions_of("communication")].tolist()
     if most is None:

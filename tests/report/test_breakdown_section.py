@@ -45,7 +45,7 @@ def test_rows_add_up_to_all_of_the_time_and_each_part_of_the_bar_has_one(width: 
 
 def test_the_sentence_names_what_the_largest_loss_is_due_to_where_a_verdict_tells() -> None:
     found = booked(SHARES)
-    assert headline(found) == "60.0 % of the GPU time computes; 30.0 % is spent waiting in communication."
+    assert headline(found) == "60.0 % of the GPU time is spent computing; 30.0 % is spent waiting in communication."
     leading = LeadingLoss(0.3, "spent waiting for n0:3, whose SM clock is 1,252, the others' 1,980 MHz", (3,))
     assert headline(found, leading).endswith(
         "; 30.0 % is spent waiting for n0:3, whose SM clock is 1,252, the others' 1,980 MHz."
@@ -54,13 +54,13 @@ def test_the_sentence_names_what_the_largest_loss_is_due_to_where_a_verdict_tell
 
 def test_the_sentence_says_what_is_a_guess() -> None:
     guess = booked(SHARES, confidence=("guess",) * len(CATEGORIES))
-    assert headline(guess) == "60.0 % of the GPU time computes; 30.0 % is spent waiting in communication (a guess)."
+    assert headline(guess) == "60.0 % of the GPU time is spent computing; 30.0 % is spent waiting in communication (a guess)."
     assert "guess" not in headline(booked({"working.tensor": 1.0}, confidence=guess.confidence))
 
 
 def test_kernels_whose_work_was_not_measured_are_not_said_to_compute() -> None:
     text = headline(booked({"working.other": 1.0}, labels={"working.other": UNKNOWN_WORK}))
-    assert text == "100.0 % of the GPU time runs kernels, what they do was not measured."
+    assert text == "100.0 % of the GPU time is spent in kernels (what they do was not measured)."
 
 
 def test_other_kernels_are_named_beside_small_ones_only_where_there_are_any() -> None:

@@ -162,7 +162,7 @@ def test_the_headline_gives_the_numbers_of_the_breakdown() -> None:
     assert breakdown is not None
     share, text = breakdown.share, " ".join(_text(found).split())
     computes = share("working") - share("working.few_sms") - share("working.slowed")
-    assert f"{100 * computes:.1f} % of the GPU time computes" in text
+    assert f"{100 * computes:.1f} % of the GPU time is spent computing" in text
     assert f"; {100 * share('idle.imbalance'):.1f} % is idle while other GPUs work." in text
     marks = {f"{look.mark} " for look in LOOKS.values()}
     rows = [line for line in _text(found).splitlines() if " % " in line and line[:2] in marks]

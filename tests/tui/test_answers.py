@@ -20,7 +20,7 @@ class Answer(NamedTuple):
 ANSWERS = (
     Answer(
         "job-checkpoints", ("checkpoint",), (),
-        ("score", "waiting for copies.", "▲ → The GPUs send", "of the GPU time computes", "every GPU over time"),
+        ("score", "waiting for copies.", "▲ → The GPUs send", "of the GPU time is spent computing", "every GPU over time"),
     ),
     Answer("gpus-straggler", ("straggler",), ("2", "n"), ("▲", "nid000007:2", "below the median")),
     Answer("gpus-gap", ("gap",), ("2", "n"), ("nid000002:2", "without samples")),

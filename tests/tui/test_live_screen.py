@@ -79,7 +79,7 @@ def test_job_says_the_score_as_such_and_what_is_wrong(recording: str) -> None:
         assert app.query_one("#score-digits", Digits).value == f"{score:.3f}"
         assert str(app.query_one("#score-words", Label).render()).startswith("score\n")
         text = seen(app)
-        assert "of the GPU time computes" in text and "warning" in text and "every GPU over time" in text
+        assert "of the GPU time is spent computing" in text and "warning" in text and "every GPU over time" in text
 
     work(app, steps)
 

@@ -185,7 +185,7 @@ def test_the_page_begins_with_it_and_the_object_has_it() -> None:
     trace = analyze_timeline(one_of_each().timeline())
     lines = ["".join(span.text for span in row) for row in trace_page(trace, PageOptions(100, False, "medium"))]
     at = next(place for place, line in enumerate(lines) if "Where the GPU time goes" in line)
-    assert lines[at + 1] == "37.5 % of the GPU time computes; 20.0 % is after the last kernel."
+    assert lines[at + 1] == "37.5 % of the GPU time is spent computing; 20.0 % is after the last kernel."
     assert len(lines[at + 2]) == 100 and at < next(n for n, line in enumerate(lines) if "How well used?" in line)
     found = json.loads("".join(json_pieces(trace)))["breakdown"]
     assert sum(each["share"] for each in found["categories"]) == pytest.approx(1)
