@@ -105,6 +105,20 @@ def test_a_run_whose_gpus_do_less_is_not_called_better_for_taking_less_nor_one_w
     assert CategoryChange(waits, 0.5, 0.495, 0.01).outcome(-1) == "within noise"
 
 
+@pytest.mark.parametrize("other", [{"command": ("another",)}, {"label": "another"}])
+def test_the_score_of_another_program_is_neither_better_nor_worse(other: dict[str, Any]) -> None:
+    a, b = job(0.5), job(0.7, 1)
+    assert compare(a, b).score.outcome == "better"
+    found = compare(a, replace(b, run=b.run._replace(**other)))
+    (told,) = document(["a", "b"], [found], [])["comparisons"]
+    page = "\n".join(text_of(row) for row in comparison_page(["a", "b"], [found], PageOptions(width=200)))
+    sentence = "scores of different programs can't be compared"
+    assert sentence in page and any(sentence in note for note in told["notes"])
+    assert "B's score is higher" in page and "better than A" not in page
+    (row,) = [line for line in page.splitlines() if line.startswith("score")]
+    assert row.rstrip().endswith("higher")
+
+
 def test_a_straggler_gained_is_no_noise() -> None:
     base = np.full((N_GPUS, N_BINS), 0.6) + 0.01 * np.random.default_rng(0).standard_normal((N_GPUS, N_BINS))
     slow = base.copy()

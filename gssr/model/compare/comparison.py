@@ -45,6 +45,7 @@ from gssr.model.evidence.evidence import over_gpus
 from gssr.model.results import SEVERITIES, Analysis, AnalysisWindow, Grid, Kind, Phase, Series, Verdict
 from gssr.model.statistics.balance import full_scale, imbalance
 from gssr.score import score_of_means
+from gssr.store.format.rows import RunRow
 from gssr.store.format.schema import GAP_INTERVALS
 
 Outcome = Literal["better", "worse", "higher", "lower", "within noise", "unknown"]
@@ -221,6 +222,11 @@ def change_of_use(
     if a is None or b is None or abs(b - a) <= LEAST_CHANGE_OF_USE:
         return 0
     return 1 if b > a else -1
+
+
+def is_same_job(a: RunRow, b: RunRow) -> bool:
+    """Tell whether both are runs of the same command with the same label: only then a score says which is better."""
+    return (a.command, a.label) == (b.command, b.label)
 
 
 def outcome_of_change(difference: float, better: int, use: int) -> Outcome:
@@ -497,6 +503,10 @@ def _notes(a: Analysis, b: Analysis, letter: str) -> list[str]:
     if a.run.command != b.run.command:
         found.append(
             f"not the same command in A and {letter}: durations, GPU-hours and energy compare only if both did the same work"
+        )
+    if not is_same_job(a.run, b.run):
+        found.append(
+            f"not the same command and label in A and {letter}: scores of different programs can't be compared"
         )
     if a.state != b.state or a.state in ("running", "lost"):
         found.append(f"A is {a.state}, {letter} is {b.state}: their durations, GPU-hours and energy say nothing")
