@@ -419,3 +419,21 @@ def test_too_few_samples_to_know_the_noise_of_a_share_leave_it_unknown() -> None
                if each["name"] == "idle.copies"]  # fmt: skip
     assert told["error"] is None and told["changed"] is False
     assert comparison_page(["a", "b"], [compare(*cut)], PageOptions())
+
+
+def test_a_run_of_few_samples_warns_of_no_cause_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few, enough = (
+        short_run(tmp_path, monkeypatch, "imbalanced", interval_ms, interval_ms) for interval_ms in (500, 100)
+    )
+    sentence = "another run of the same job may be given other causes"
+    assert any(sentence in note for note in few.notes) and not any(sentence in note for note in enough.notes)
+    assert {each.severity for each in few.judgement.verdicts} == {"info"}
+    assert "warning" in {each.severity for each in enough.judgement.verdicts}
+    assert few.judgement.breakdown is not None and few.judgement.breakdown.share("idle") > 0.1
+    told = Verdict("transfer_bound", "info", "waits for copies", (), "", "ours", 0.0, 1.0, lost=0.1)
+    kept = Verdict("memory_full", "info", "memory is full", (), "", "ours", 0.0, 1.0)
+    of_few, of_enough = (
+        compare(rejudged(each, verdicts=()), rejudged(each, verdicts=(told, kept))) for each in (few, enough)
+    )
+    assert of_few.gained == (kept,) and of_enough.gained == (told, kept)
+    assert any("too few samples to compare causes" in note for note in of_few.notes)

@@ -44,6 +44,7 @@ from gssr.model.compare.pairs import By, pairs
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.results import SEVERITIES, Analysis, AnalysisWindow, Grid, Kind, Phase, Series, Verdict
 from gssr.model.statistics.balance import full_scale, imbalance
+from gssr.model.verdicts.job import FEWEST_FOR_CAUSES, has_few_samples
 from gssr.score import score_of_means
 from gssr.store.format.rows import RunRow
 from gssr.store.format.schema import GAP_INTERVALS
@@ -194,8 +195,8 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
         totals=_totals(a, b, partners, use),
         metrics={name: _compare_metric(name, a, b, partners) for name in measured_metrics(*means)},
         phases=_phases(a, b),
-        gained=tuple(verdict for verdict in of_b if verdict.code not in codes[0]),
-        lost=tuple(verdict for verdict in of_a if verdict.code not in codes[1]),
+        gained=tuple(verdict for verdict in of_b if verdict.code not in codes[0] and _is_comparable(verdict, a, b)),
+        lost=tuple(verdict for verdict in of_a if verdict.code not in codes[1] and _is_comparable(verdict, a, b)),
         kept=kept,
         notes=tuple(_notes(a, b, letter)),
         paired_by=by,
@@ -203,6 +204,17 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
         breakdown=category_changes(a.judgement.breakdown, b.judgement.breakdown),
         use=use,
     )
+
+
+def _is_comparable(verdict: Verdict, a: Analysis, b: Analysis) -> bool:
+    """Tell whether it says anything that only one of two runs has a verdict: not if it is about lost time and either run has
+    too few samples to be sure of its cause."""
+    return verdict.lost is None or not any(_has_few_samples(run) for run in (a, b))
+
+
+def _has_few_samples(run: Analysis) -> bool:
+    """Tell whether a run has too few samples to be sure of the causes of lost time; False if its interval is unknown."""
+    return bool(run.run.sampling_ms) and has_few_samples(run.window.duration, (run.run.sampling_ms or 0.0) / 1000)
 
 
 def change_of_use(
@@ -503,6 +515,11 @@ def _notes(a: Analysis, b: Analysis, letter: str) -> list[str]:
     if a.run.command != b.run.command:
         found.append(
             f"not the same command in A and {letter}: durations, GPU-hours and energy compare only if both did the same work"
+        )
+    if any(_has_few_samples(run) for run in (a, b)):
+        found.append(
+            f"too few samples to compare causes: fewer than {FEWEST_FOR_CAUSES} of each GPU, so verdicts on lost time that "
+            "only one run has are left out"
         )
     if not is_same_job(a.run, b.run):
         found.append(
