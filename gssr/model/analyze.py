@@ -19,6 +19,7 @@ from gssr.model.statistics.gpu_time_counts import BITS, FLAGS
 from gssr.model.statistics.sources import RollupSource, RowSource, Source, host_use, node_series, processes_on_gpus
 from gssr.model.statistics.unmeasured import unmeasured_seconds
 from gssr.model.verdicts import judge_window
+from gssr.model.verdicts.job import FEWEST_FOR_CAUSES, has_few_samples
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import RuleTable
 from gssr.model.window import cut, extent, looked_at, warm_up_and_tear_down
@@ -162,7 +163,14 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     clocks = disagreement(reader)
     unjudged = said.too_few and f"not judged: {said.too_few}"
     energy = describe_energy(total.joules, total.counted_joules, total.n_rows, energy_j)
-    others = [sentence for sentence in (thinning(reader), reader.recounted, clocks, energy, unjudged) if sentence]
+    is_unsure = said.breakdown is not None and not said.too_few and has_few_samples(span.seconds, interval)
+    causes = is_unsure and (
+        f"fewer than {FEWEST_FOR_CAUSES} samples of each GPU: another run of the same job may be given other causes of idle "
+        "time"
+    )
+    others = [
+        sentence for sentence in (thinning(reader), reader.recounted, clocks, energy, unjudged, causes) if sentence
+    ]
     missing, thinned = _missing(total, interval), reader.keep != "raw"
     return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, missing, others, thinned))
 

@@ -58,8 +58,8 @@ two marks are alike, and marks of idle time that has a cause stand out from each
 
 
 def headline(breakdown: Breakdown, leading_loss: LeadingLoss | None = None) -> str:
-    """Say in one sentence how much of the GPU time is spent computing, and what most of the rest went to, if that is at least
-    LEAST_SHOWN: with what it is due to, if ``leading_loss`` tells, and that it is a guess, if it is one."""
+    """Say in one sentence how much of the GPU time is spent computing, and what most of the rest went to, if that is at
+    least LEAST_SHOWN: with what it is due to, if ``leading_loss`` tells, and that it is a guess, if it is one."""
     shares = breakdown.shares
     computes = breakdown.share("working") - float(
         shares[POSITIONS["working.few_sms"]] + shares[POSITIONS["working.slowed"]]

@@ -5,6 +5,7 @@ The first run is A; every other one is compared with it.
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gssr.gpu_vendors import maker_of, say, speaking_of, spoken
 from gssr.metrics import best_measured
@@ -14,6 +15,7 @@ from gssr.model.compare.comparison import (
     FigureChange,
     Outcome,
     Turn,
+    is_same_job,
     score_of_phases,
     turned,
 )
@@ -123,20 +125,34 @@ def _who(letter: str, name: str, run: Analysis, width: int, marks: Glyphs) -> li
 
 def _in_words(letter: str, each: Comparison, width: int) -> list[Row]:
     """Say in one sentence how the run's time compares with A's, if both ended alike, and whether it is better than A by
-    its score, or that it can't be judged."""
-    score, took = each.score, each.totals["duration_s"]
+    its score, or that it can't be judged. The score of another command is only higher or lower."""
+    score, took = _shown_score(each), each.totals["duration_s"]
     time = ""
     if took.a and took.b is not None and took.noise is not None:
         time = f"{compare_times(letter, took.a, took.b)}; "
     if score.difference is None or score.noise is None or score.a is None or score.b is None:
         return wrap(f"{time}{letter} can't be judged by its score: it, or A's, or the noise is unknown.", width)
-    how = {"better": "better than A", "worse": "worse than A"}.get(score.outcome, "within noise of A")
+    says = {
+        "better": f"{letter} is better than A by its score",
+        "worse": f"{letter} is worse than A by its score",
+        "higher": f"{letter}'s score is higher",
+        "lower": f"{letter}'s score is lower",
+    }.get(score.outcome, f"{letter} is within noise of A by its score")
     share = "" if score.relative is None else f" ({signed(100 * score.relative, 1)} %)"
     text = (
-        f"{time}{letter} is {how} by its score: {score.b:.3f} after {score.a:.3f}, {signed(score.difference, 3)}{share}; "
+        f"{time}{says}: {score.b:.3f} after {score.a:.3f}, {signed(score.difference, 3)}{share}; "
         f"up to {score.noise:.3f} is noise{_paired(each)}."
     )
     return wrap(text, width, role=_LOOKS[score.outcome][1] if score.outcome != "within noise" else "plain")
+
+
+def _shown_score(each: Comparison) -> FigureChange:
+    """Return the change of the score as people read it: only higher or lower, neither better nor worse, if the runs are not
+    of the same command and label."""
+    score = each.score
+    if score.outcome not in ("better", "worse") or is_same_job(each.a.run, each.b.run):
+        return score
+    return replace(score, outcome="higher" if score.outcome == "better" else "lower")
 
 
 def _paired(each: Comparison) -> str:
@@ -161,7 +177,8 @@ def _numbers(letters: str, part: Sequence[Comparison], options: PageOptions, mar
     """Draw the totals and then the metrics that all of these comparisons have, as a table."""
     names = list(dict.fromkeys(name for each in part for name in each.metrics))
     lines: list[_Line] = [
-        (say(spoken(), label), unit, [each.totals[name] for each in part]) for name, (label, unit) in _TOTALS.items()
+        (say(spoken(), label), unit, [_shown_score(each) if name == "score" else each.totals[name] for each in part])
+        for name, (label, unit) in _TOTALS.items()
     ]
     for name in names:
         metric = metric_of(name)

@@ -1,6 +1,7 @@
 """Two runs against each other: what is a difference, and what is noise."""
 
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gssr.backends.synthetic import bulk
+from gssr.backends.synthetic.arrays import evaluate
 from gssr.metrics import NAMES
+from gssr.model.analyze import analyze
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.compare.comparison import (
+    OPTIONS,
     TENTHS,
     CategoryChange,
     Comparison,
@@ -29,6 +34,7 @@ from gssr.render.roles import text_of
 from gssr.report.comparison import comparison_page
 from gssr.report.comparison_json import document
 from gssr.report.page import PageOptions
+from gssr.store.read.recording import open_recording
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from analyses import activity, analysis, one_sample, rejudged, run, without_counters, without_gpus, without_samples
@@ -97,6 +103,20 @@ def test_a_run_whose_gpus_do_less_is_not_called_better_for_taking_less_nor_one_w
     more = CategoryChange(waits, 0.1, 0.5, 0.01)
     assert [more.outcome(use) for use in (-1, 0, 1)] == ["worse", "worse", "higher"]
     assert CategoryChange(waits, 0.5, 0.495, 0.01).outcome(-1) == "within noise"
+
+
+@pytest.mark.parametrize("other", [{"command": ("another",)}, {"label": "another"}])
+def test_the_score_of_another_program_is_neither_better_nor_worse(other: dict[str, Any]) -> None:
+    a, b = job(0.5), job(0.7, 1)
+    assert compare(a, b).score.outcome == "better"
+    found = compare(a, replace(b, run=b.run._replace(**other)))
+    (told,) = document(["a", "b"], [found], [])["comparisons"]
+    page = "\n".join(text_of(row) for row in comparison_page(["a", "b"], [found], PageOptions(width=200)))
+    sentence = "scores of different programs can't be compared"
+    assert sentence in page and any(sentence in note for note in told["notes"])
+    assert "B's score is higher" in page and "better than A" not in page
+    (row,) = [line for line in page.splitlines() if line.startswith("score")]
+    assert row.rstrip().endswith("higher")
 
 
 def test_a_straggler_gained_is_no_noise() -> None:
@@ -289,8 +309,8 @@ def with_breakdown(found: Analysis, **shares: float) -> Analysis:
         by_gpu[:, POSITIONS[name.replace("__", ".")]] = 100.0 * share
     by_gpu[:, POSITIONS["working.other"]] = 100.0 * (1 - sum(shares.values()))
     breakdown = Breakdown(
-        by_gpu=by_gpu, over_time=by_gpu.sum(axis=0, keepdims=True), nodes=("node0",),
-        node_of=np.zeros(len(by_gpu), np.int64), times=np.zeros(1), width=100.0, resolution=1.0,
+        by_gpu=by_gpu, over_time=np.tile(by_gpu.sum(axis=0) / 20, (20, 1)), nodes=("node0",),
+        node_of=np.zeros(len(by_gpu), np.int64), times=5.0 * np.arange(20), width=5.0, resolution=1.0,
         error=np.full(len(CATEGORIES), 0.01), confidence=("inferred",) * len(CATEGORIES),
     )  # fmt: skip
     return rejudged(found, breakdown=breakdown)
@@ -316,3 +336,104 @@ def test_runs_without_a_breakdown_are_not_compared_by_it() -> None:
     found = compare(rejudged(job(), breakdown=None), with_breakdown(job(seed=1), idle__copies=0.1))
     assert found.breakdown == ()
     assert document(["a", "b"], [found], [])["comparisons"][0]["breakdown"] is None
+
+
+SHORT_RUNS = [
+    ("imbalanced", 500),
+    ("imbalanced", 100),
+    ("train", 500),
+    ("train", 100),
+    ("stencil", 500),
+    ("stencil", 100),
+]
+
+
+@pytest.mark.parametrize(("scenario", "interval_ms"), SHORT_RUNS)
+def test_short_runs_of_the_same_job_seldom_differ_in_where_the_gpu_time_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str, interval_ms: int
+) -> None:
+    n_shares = n_changed = 0
+    for pair in range(5):
+        runs = [short_run(tmp_path, monkeypatch, scenario, interval_ms, 2 * pair + side) for side in (0, 1)]
+        changes = compare(*runs).breakdown
+        n_shares += sum(max(each.before, each.after) >= 0.01 for each in changes)
+        n_changed += sum(each.is_certain for each in changes)
+    assert n_shares >= 20
+    assert n_changed <= n_shares / 20
+
+
+def short_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str, interval_ms: int, number: int
+) -> Analysis:
+    """A run of 9 s, sampled at moments of its own: by the clock, and after the start of the job."""
+    random = np.random.default_rng(number)
+    path, later, interval = tmp_path / f"{number}.sql", random.uniform(0, 10), interval_ms / 1000
+    shift = random.uniform(0, interval)
+    with monkeypatch.context() as patched:
+        patched.setattr(bulk, "START", bulk.START + later)
+        patched.setattr(bulk, "evaluate", lambda job, gpus, times, stretch: evaluate(job, gpus, times + shift, stretch))
+        bulk.generate(str(path), scenario, 4, 9 / 3600, interval, host=True)
+    with closing(open_recording(str(path))) as recording:
+        return analyze(recording.runs[-1], OPTIONS)
+
+
+def test_an_uneven_load_is_found_in_a_minute(tmp_path: Path) -> None:
+    runs = []
+    for scenario in ("train", "imbalanced"):
+        path = tmp_path / f"{scenario}.sql"
+        bulk.generate(str(path), scenario, 4, 60 / 3600, 0.5)
+        with closing(open_recording(str(path))) as recording:
+            runs.append(analyze(recording.runs[-1], OPTIONS))
+    changed = {each.category.name: each.change for each in compare(*runs).breakdown if each.is_certain}
+    assert changed["idle.imbalance"] > 0.05 and changed["working.fp64"] > 0.3 and changed["working.tensor"] < -0.3
+
+
+def test_shares_that_differ_in_a_few_tenths_alone_are_noise() -> None:
+    """What is seen in one part of a run may be chance; what is seen in most parts is not."""
+    few, most = with_breakdown(job(), idle__copies=0.1), with_breakdown(job(), idle__copies=0.1)
+    for changed, n_tenths in ((few, 2), (most, 7)):
+        assert changed.judgement.breakdown is not None
+        over_time = changed.judgement.breakdown.over_time
+        rows = slice(0, len(over_time) * n_tenths // TENTHS)
+        over_time[rows, POSITIONS["idle.copies"]] *= 4
+        over_time[rows, POSITIONS["working.other"]] -= over_time[rows, POSITIONS["idle.copies"]] * 3 / 4
+    for changed in (few, most):
+        own = changed.judgement.breakdown
+        assert own is not None
+        own.by_gpu[:] = own.over_time.sum(axis=0) / len(own.by_gpu)
+    same = with_breakdown(job(), idle__copies=0.1)
+    found = [compare(same, changed).change_of("idle.copies") for changed in (few, most)]
+    assert [each and each.outcome for each in found] == ["within noise", "higher"]
+
+
+def test_too_few_samples_to_know_the_noise_of_a_share_leave_it_unknown() -> None:
+    pair = [with_breakdown(job(), idle__copies=share) for share in (0.1, 0.5)]
+    cut = []
+    for run_of_pair in pair:
+        own = run_of_pair.judgement.breakdown
+        assert own is not None
+        cut.append(rejudged(run_of_pair, breakdown=replace(own, over_time=own.over_time[:4], times=own.times[:4])))
+    found = compare(*cut).change_of("idle.copies")
+    assert found is not None and found.outcome == "unknown" and found.noise is None
+    (told,) = [each for each in document(["a", "b"], [compare(*cut)], [])["comparisons"][0]["breakdown"]["categories"]
+               if each["name"] == "idle.copies"]  # fmt: skip
+    assert told["error"] is None and told["changed"] is False
+    assert comparison_page(["a", "b"], [compare(*cut)], PageOptions())
+
+
+def test_a_run_of_few_samples_warns_of_no_cause_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few, enough = (
+        short_run(tmp_path, monkeypatch, "imbalanced", interval_ms, interval_ms) for interval_ms in (500, 100)
+    )
+    sentence = "another run of the same job may be given other causes"
+    assert any(sentence in note for note in few.notes) and not any(sentence in note for note in enough.notes)
+    assert {each.severity for each in few.judgement.verdicts} == {"info"}
+    assert "warning" in {each.severity for each in enough.judgement.verdicts}
+    assert few.judgement.breakdown is not None and few.judgement.breakdown.share("idle") > 0.1
+    told = Verdict("transfer_bound", "info", "waits for copies", (), "", "ours", 0.0, 1.0, lost=0.1)
+    kept = Verdict("memory_full", "info", "memory is full", (), "", "ours", 0.0, 1.0)
+    of_few, of_enough = (
+        compare(rejudged(each, verdicts=()), rejudged(each, verdicts=(told, kept))) for each in (few, enough)
+    )
+    assert of_few.gained == (kept,) and of_enough.gained == (told, kept)
+    assert any("too few samples to compare causes" in note for note in of_few.notes)

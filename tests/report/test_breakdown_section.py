@@ -54,7 +54,8 @@ def test_the_sentence_names_what_the_largest_loss_is_due_to_where_a_verdict_tell
 
 def test_the_sentence_says_what_is_a_guess() -> None:
     guess = booked(SHARES, confidence=("guess",) * len(CATEGORIES))
-    assert headline(guess) == "60.0 % of the GPU time is spent computing; 30.0 % is spent waiting in communication (a guess)."
+    lost = "30.0 % is spent waiting in communication (a guess)."
+    assert headline(guess) == f"60.0 % of the GPU time is spent computing; {lost}"
     assert "guess" not in headline(booked({"working.tensor": 1.0}, confidence=guess.confidence))
 
 

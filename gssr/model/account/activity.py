@@ -63,6 +63,18 @@ class Activity:
             is_used=self.is_used[places],
         )
 
+    def of_bins(self, bins: slice) -> "Activity":
+        """Cut out the activity in these bins. Start-up, end and which GPUs are used stay as the whole window tells them."""
+        return replace(
+            self,
+            active=self.active[:, bins],
+            is_known=self.is_known[:, bins],
+            is_measured=self.is_measured[:, bins],
+            seconds=self.seconds[:, bins],
+            is_startup=self.is_startup[bins],
+            is_end=self.is_end[bins],
+        )
+
 
 def does_something(active: Floats) -> Flags:
     """Tell bins in which a GPU does something by the share of each in which kernels run."""

@@ -15,7 +15,8 @@ from gssr.model.account.idle_time import split_idle_time
 from gssr.model.account.other_work import name_other_work
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown, Confidence
-from gssr.model.evidence.evidence import Evidence
+from gssr.model.evidence.evidence import Evidence, excerpt
+from gssr.store.read.time_window import Window
 
 _CAUSES = ("idle.input_output", "idle.copies", "idle.host", "idle.imbalance")
 """Their time stays unexplained where its share differs by more than half of itself, and of CLEARLY, between every other bin
@@ -80,6 +81,29 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
     job = evidence.of_job or evidence
     places = np.searchsorted(job.positions, evidence.positions)
     activity = measure_activity(job)
+    book, working, idling, spinning, guesses = _book_bins(job, activity, places)
+    by_halves = _error_of_halves(job, activity, places, book.of_some)
+    error, total = _error(book.over_time), max(float(book.by_gpu.sum()), 1e-9)
+    for name in _CAUSES:
+        own = float(book.by_gpu[:, POSITIONS[name]].sum()) / total
+        if error[POSITIONS[name]] > max(CLEARLY, own) / 2:
+            # Another run may be told it as the cause.
+            by_halves[[POSITIONS[name], POSITIONS["idle.unexplained"]]] += own
+            book.move(name, "idle.unexplained")
+    breakdown = Breakdown(
+        book.by_gpu[places], book.of_some, evidence.nodes, evidence.node_of, evidence.times, evidence.width,
+        max(evidence.interval, evidence.width), np.maximum(_error(book.of_some), by_halves),
+        tuple(_confidence(each.name, job, guesses) for each in CATEGORIES), {"working.other": name_other_work(evidence)},
+    )  # fmt: skip
+    cells = activity.is_known & activity.is_used[:, None]
+    shares = (np.where(cells, each, np.nan)[places] for each in (working, idling, spinning))
+    return GpuTimeAccount(breakdown, activity.of_gpus(places), *shares)
+
+
+def _book_bins(job: Evidence, activity: Activity, places: Ints) -> tuple[_Book, Floats, Floats, Floats, set[str]]:
+    """Book every second of all GPUs of a job in the bins of its evidence. ``places``: the GPUs whose bins the book keeps
+    apart. Returns the book; the shares of each bin [n_gpus, n_bins] in which GPUs work, idle for others and spin for
+    others; and the names of those causes of idle time that are guesses."""
     seconds = activity.seconds
     n_gpus, n_bins = seconds.shape
     book = _Book(n_gpus, n_bins, places)
@@ -102,19 +126,27 @@ def account_for(evidence: Evidence) -> GpuTimeAccount:
         book.add(name, np.where(outside, 0.0, used * share))
         if name == "idle.imbalance":
             idling = np.where(outside, 0.0, share)
-    error, total = _error(book.over_time), max(float(book.by_gpu.sum()), 1e-9)
-    for name in _CAUSES:
-        own = float(book.by_gpu[:, POSITIONS[name]].sum()) / total
-        if error[POSITIONS[name]] > max(CLEARLY, own) / 2:
-            book.move(name, "idle.unexplained")
-    breakdown = Breakdown(
-        book.by_gpu[places], book.of_some, evidence.nodes, evidence.node_of, evidence.times, evidence.width,
-        max(evidence.interval, evidence.width), _error(book.of_some),
-        tuple(_confidence(each.name, job, guesses) for each in CATEGORIES), {"working.other": name_other_work(evidence)},
-    )  # fmt: skip
-    cells = activity.is_known & activity.is_used[:, None]
-    shares = (np.where(cells, each, np.nan)[places] for each in (working, idling, spinning))
-    return GpuTimeAccount(breakdown, activity.of_gpus(places), *shares)
+    return book, working, idling, spinning, guesses
+
+
+def _error_of_halves(job: Evidence, activity: Activity, places: Ints, over_time: Floats) -> Floats:
+    """Book each half of the window by itself, and compute by how much that differs from the book of the whole in the same
+    bins, as a share of all time by category [n_categories]: which cause a wait has is decided by all bins together, and
+    few bins decide otherwise by chance. 0 in a window of one bin. ``over_time`` [n_bins, n_categories]: the whole's seconds
+    of the GPUs at ``places``."""
+    error = np.zeros(len(CATEGORIES))
+    middle = float(job.times[len(job.times) // 2])
+    if not job.start < middle < job.end:
+        return error
+    for part in (Window(job.start, middle), Window(middle, job.end)):
+        half = excerpt(job, part)
+        if half is None:
+            continue
+        first = int(np.searchsorted(job.times, half.times[0]))
+        bins = slice(first, first + len(half.times))
+        book, *_ = _book_bins(half, activity.of_bins(bins), places)
+        error += np.abs(book.of_some.sum(axis=0) - over_time[bins].sum(axis=0))
+    return np.asarray(error / max(float(over_time.sum()), 1e-9), np.float64)
 
 
 def _confidence(name: str, evidence: Evidence, guesses: set[str]) -> Confidence:

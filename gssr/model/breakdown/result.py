@@ -40,8 +40,9 @@ class Breakdown:
     category in the order of CATEGORIES. ``nodes`` are the nodes' names, ``node_of`` [n_gpus] numbers them. The bins begin
     at ``times`` (unix s) and are ``width`` seconds long. ``resolution`` is the length of what a sample tells, s: shorter
     waits are shares of a mixture. ``error`` [n_categories]: by how much each share differs between every other bin and the
-    rest, half of it. ``confidence``: how each is known. ``labels``: what categories, by name, are called here in place of
-    their own label. ``is_matched_by_name``: whether communication is inferred from kernels of the same name on several GPUs.
+    rest, half of it; or, if that is more, by how much it differs if each half of the window is booked by itself.
+    ``confidence``: how each is known. ``labels``: what categories, by name, are called here in place of their own label.
+    ``is_matched_by_name``: whether communication is inferred from kernels of the same name on several GPUs.
     """
 
     by_gpu: Floats

@@ -16,6 +16,11 @@ with f(n) against the chance of few. Else, and where it is less and there are fe
 g^2 = g_A^2 + g_B^2, each 1.4826 MAD / sqrt(n GPUs) of a run's own means.
 Differences of less than LEAST_SHARE of the first run's value, or LEAST_POINTS of the full scale, count as noise in any case.
 
+The noise of a category's share of the GPU time is ``2 t`` and the errors of both shares. These say how far each share
+differs if half of a run is judged by itself: the spread over time can't know that all of a run's waits were given another
+cause by chance. Start-up, end and time not measured come once in a run, so tenths say nothing of how they vary: see
+ONCE_A_RUN.
+
 Sources: Rousseeuw and Croux, Alternatives to the Median Absolute Deviation (1993), for 1.4826; Law, Simulation Modeling and
 Analysis, 5th ed. (2015), 9.5.3 and 10.2.1, for batch means and paired differences; Cochran, Sampling Techniques, 3rd ed.
 (1977), chapter 6, for the spread about a ratio. The least differences, f and the choice of tenths are our own. What varies
@@ -39,7 +44,10 @@ from gssr.model.compare.pairs import By, pairs
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.results import SEVERITIES, Analysis, AnalysisWindow, Grid, Kind, Phase, Series, Verdict
 from gssr.model.statistics.balance import full_scale, imbalance
+from gssr.model.verdicts.job import FEWEST_FOR_CAUSES, has_few_samples
 from gssr.score import score_of_means
+from gssr.store.format.rows import RunRow
+from gssr.store.format.schema import GAP_INTERVALS
 
 Outcome = Literal["better", "worse", "higher", "lower", "within noise", "unknown"]
 Turn = Literal["milder", "worse", "same"]
@@ -61,6 +69,10 @@ LEAST_TOLD = 0.01
 whole percent; and so is any other number that differs by less than this share of the first (limits of our own)."""
 ONE_A_RUN = ("duration_s", "gpu_hours", "energy_j")
 """Each is one number of a run, and nothing in it says how far it varies: LEAST_TOTAL_SHARE of it is its noise."""
+ONCE_A_RUN = ("startup", "end", "unmeasured")
+EDGE_SECONDS = 1.0
+"""Each of ONCE_A_RUN may differ by as much in two runs of a job: on a busy machine sampling begins up to a second sooner or
+later after the command. Or by GAP_INTERVALS samples, if that is longer: shorter holes are none. A limit of our own."""
 _MAD_TO_STD = 1.4826
 _OF_FEW: Mapping[int, float] = {2: 6.6, 3: 9.9, 4: 3.0, 5: 2.8, 6: 2.0, 7: 1.9, 8: 1.65, 9: 1.6}
 """The median absolute deviation of a few numbers is often much too small. Times this, or 1 + 4 / n of more, two standard
@@ -90,12 +102,13 @@ class FigureChange:
 
 @dataclass(frozen=True, slots=True)
 class CategoryChange:
-    """The shares (0-1) of the GPU time that a category has in both runs. ``error``: the errors of both shares together."""
+    """The shares (0-1) of the GPU time that a category has in both runs. ``error``: differences up to this say nothing, None
+    where it can't be known."""
 
     category: TimeCategory
     before: float
     after: float
-    error: float
+    error: float | None
 
     @property
     def change(self) -> float:
@@ -104,11 +117,13 @@ class CategoryChange:
 
     @property
     def is_certain(self) -> bool:
-        """True if the share changed by more than both errors together, and by enough to be worth a word."""
-        return abs(self.change) > max(self.error, LEAST_TOLD)
+        """True if the share changed by more than its error, and by enough to be worth a word."""
+        return self.error is not None and abs(self.change) > max(self.error, LEAST_TOLD)
 
     def outcome(self, use: int) -> Outcome:
         """Judge the change: less of a loss is better, unless ``use`` (``change_of_use``) says the opposite."""
+        if self.error is None:
+            return "unknown"
         if not self.is_certain:
             return "within noise"
         return outcome_of_change(self.change, -1 if self.category.is_loss else 0, use)
@@ -116,9 +131,11 @@ class CategoryChange:
     @property
     def figure(self) -> FigureChange:
         """The same change as that of a number of both runs, by which conditions judge."""
-        outcome: Outcome = "within noise" if not self.is_certain else "higher" if self.change > 0 else "lower"
+        noise = None if self.error is None else max(self.error, LEAST_TOLD)
+        outcome: Outcome = "unknown" if noise is None else "within noise"
+        if self.is_certain:
+            outcome = "higher" if self.change > 0 else "lower"
         relative = self.change / self.before if self.before else None
-        noise = max(self.error, LEAST_TOLD)
         return FigureChange(self.category.name, self.before, self.after, self.change, relative, noise, outcome)
 
 
@@ -178,8 +195,8 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
         totals=_totals(a, b, partners, use),
         metrics={name: _compare_metric(name, a, b, partners) for name in measured_metrics(*means)},
         phases=_phases(a, b),
-        gained=tuple(verdict for verdict in of_b if verdict.code not in codes[0]),
-        lost=tuple(verdict for verdict in of_a if verdict.code not in codes[1]),
+        gained=tuple(verdict for verdict in of_b if verdict.code not in codes[0] and _is_comparable(verdict, a, b)),
+        lost=tuple(verdict for verdict in of_a if verdict.code not in codes[1] and _is_comparable(verdict, a, b)),
         kept=kept,
         notes=tuple(_notes(a, b, letter)),
         paired_by=by,
@@ -187,6 +204,17 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
         breakdown=category_changes(a.judgement.breakdown, b.judgement.breakdown),
         use=use,
     )
+
+
+def _is_comparable(verdict: Verdict, a: Analysis, b: Analysis) -> bool:
+    """Tell whether it says anything that only one of two runs has a verdict: not if it is about lost time and either run has
+    too few samples to be sure of its cause."""
+    return verdict.lost is None or not any(_has_few_samples(run) for run in (a, b))
+
+
+def _has_few_samples(run: Analysis) -> bool:
+    """Tell whether a run has too few samples to be sure of the causes of lost time; False if its interval is unknown."""
+    return bool(run.run.sampling_ms) and has_few_samples(run.window.duration, (run.run.sampling_ms or 0.0) / 1000)
 
 
 def change_of_use(
@@ -208,6 +236,11 @@ def change_of_use(
     return 1 if b > a else -1
 
 
+def is_same_job(a: RunRow, b: RunRow) -> bool:
+    """Tell whether both are runs of the same command with the same label: only then a score says which is better."""
+    return (a.command, a.label) == (b.command, b.label)
+
+
 def outcome_of_change(difference: float, better: int, use: int) -> Outcome:
     """Judge a change that is more than noise: "better" or "worse" if more of the number is ``better`` (1) or worse (-1),
     "higher" or "lower" if neither (0), or if the ``use`` of the GPUs (``change_of_use``) says the opposite."""
@@ -222,9 +255,33 @@ def category_changes(before: Breakdown | None, after: Breakdown | None) -> tuple
     order; () if either run has no samples."""
     if before is None or after is None or not (before.gpu_seconds > 0 and after.gpu_seconds > 0):
         return ()
-    errors = np.nan_to_num(before.error) + np.nan_to_num(after.error)
-    columns = (CATEGORIES, before.shares.tolist(), after.shares.tolist(), errors.tolist())
-    return tuple(CategoryChange(*values) for values in zip(*columns, strict=True))
+    tenths = [_tenths_of_categories(each) for each in (before, after)]
+    found = []
+    for at, category in enumerate(CATEGORIES):
+        along = _along(tenths[0][:, at], tenths[1][:, at])
+        error = None if along is None else 2.0 * math.sqrt(along) + float(np.nan_to_num(before.error + after.error)[at])
+        if category.name in ONCE_A_RUN:
+            error = max(max(EDGE_SECONDS, GAP_INTERVALS * run.resolution) / _length(run) for run in (before, after))
+        found.append(CategoryChange(category, float(before.shares[at]), float(after.shares[at]), error))
+    return tuple(found)
+
+
+def _length(breakdown: Breakdown) -> float:
+    """Return how many seconds the bins of a breakdown last."""
+    return len(breakdown.times) * breakdown.width
+
+
+def _tenths_of_categories(breakdown: Breakdown) -> Floats:
+    """Return the share of each category in each tenth of the breakdown's bins [10, n_categories], NaN in a tenth without
+    one."""
+    start, length = float(breakdown.times[0]), _length(breakdown)
+    tenth = _tenth_of(
+        start, breakdown.width, len(breakdown.times), AnalysisWindow(start, start + length, 0.0, 0.0, True)
+    )
+    seconds = np.zeros((TENTHS, len(CATEGORIES)))
+    np.add.at(seconds, tenth, breakdown.over_time)
+    total = seconds.sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(seconds, total, out=np.full(seconds.shape, np.nan), where=total > 0), np.float64)
 
 
 def turned(before: Verdict, now: Verdict) -> Turn:
@@ -460,6 +517,15 @@ def _notes(a: Analysis, b: Analysis, letter: str) -> list[str]:
     if a.run.command != b.run.command:
         found.append(
             f"not the same command in A and {letter}: durations, GPU-hours and energy compare only if both did the same work"
+        )
+    if any(_has_few_samples(run) for run in (a, b)):
+        found.append(
+            f"too few samples to compare causes: fewer than {FEWEST_FOR_CAUSES} of each GPU, so verdicts on lost time that "
+            "only one run has are left out"
+        )
+    if not is_same_job(a.run, b.run):
+        found.append(
+            f"not the same command and label in A and {letter}: scores of different programs can't be compared"
         )
     if a.state != b.state or a.state in ("running", "lost"):
         found.append(f"A is {a.state}, {letter} is {b.state}: their durations, GPU-hours and energy can't be compared")

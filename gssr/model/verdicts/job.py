@@ -10,7 +10,7 @@ from gssr.metrics import DETECTION_METRICS
 from gssr.model.account.active_time import clock_at_work
 from gssr.model.account.activity import AT_WORK, MOSTLY, WORKING_SHARE, does_something
 from gssr.model.account.book import GpuTimeAccount, account_for
-from gssr.model.account.compare_gpus import are_read_together
+from gssr.model.account.compare_gpus import LONG_SAMPLES, are_read_together
 from gssr.model.account.late_gpus import FEW_GPUS, LateGpus, find_late_gpus
 from gssr.model.account.quiet_kernels import SAME_CLOCK
 from gssr.model.breakdown.categories import POSITIONS
@@ -20,6 +20,9 @@ from gssr.model.evidence.gather import MOVED
 from gssr.model.verdicts import words
 from gssr.model.verdicts.table import REGISTERED, RuleTable
 
+FEWEST_FOR_CAUSES = 64
+"""A rate counts as correlated with idle time from CERTAIN / sqrt(n) on (gssr.model.account.compare_gpus): with fewer than 64
+samples from 0.5 on, which causes that are mixed with others seldom reach. Then chance decides which cause is seen."""
 _STOPPED = 0.35
 """GPUs have stopped working where less than this share of the usual work is done: the rest of a bin in which they stop."""
 _SPINNING_POWER = 0.5
@@ -27,6 +30,12 @@ _SPINNING_POWER = 0.5
 _QUIET_BYTES = 5e7
 """A node that moves more than this (B/s) after the last work is still reading or writing: it does not hang."""
 _ENDED_BADLY = ("running", "lost", "failed", "killed", "timeout")
+
+
+def has_few_samples(seconds: float, interval: float) -> bool:
+    """Tell whether a window of this many seconds, sampled every ``interval`` s, holds fewer than FEWEST_FOR_CAUSES samples
+    of a GPU. False of samples further apart than LONG_SAMPLES, of which causes are a guess however many there are."""
+    return interval <= LONG_SAMPLES and seconds < FEWEST_FOR_CAUSES * interval
 
 
 @dataclass(frozen=True)

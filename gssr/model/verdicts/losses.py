@@ -18,7 +18,7 @@ from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.awaited_gpus import find_awaited_gpus, who_waits_least
-from gssr.model.verdicts.job import JobEvidence, holds, stretches
+from gssr.model.verdicts.job import JobEvidence, has_few_samples, holds, stretches
 from gssr.model.verdicts.table import (
     CRITICAL,
     LEAD,
@@ -124,6 +124,10 @@ def _graded(job: JobEvidence, rule: Rule, share: float, text: str, *findings: Fi
     if share < usual:
         severity, limit = "info", least
         counts = f"{'a guess: ' if is_guess else ''}up to {words.percent(usual)} is usual in healthy jobs"
+    elif has_few_samples(
+        job.evidence.seconds, job.evidence.interval
+    ):  # another run of the same job may be given another cause
+        severity, counts = "info", "of too few samples to be sure of the cause"
     shown = finding_in_words("share", share, f"{words.percent(share)} of the GPU time {text} ({counts})", limit)
     filled = {"share": words.percent(share), **title}
     return RuleMatch(filled, (shown, *findings), severity, job.span, gpus, advice, share)

@@ -10,6 +10,7 @@ from gssr.model.compare.comparison import (
     Outcome,
     category_changes,
     change_of_use,
+    is_same_job,
     judged,
 )
 from gssr.model.compare.traces import Calls, NameChange, calls, names
@@ -100,9 +101,7 @@ def use_change(one: Result, other: Result) -> int:
 def _same_job(one: Result, other: Result) -> bool:
     """Tell whether both are recordings of the same command with the same label; False for traces, which have no run."""
     runs = one.run, other.run
-    return runs[0] is not None and runs[1] is not None and (runs[0].command, runs[0].label) == (
-        runs[1].command, runs[1].label,
-    )  # fmt: skip
+    return runs[0] is not None and runs[1] is not None and is_same_job(runs[0], runs[1])
 
 
 def _time_said(one: Result, other: Result) -> str:
