@@ -609,7 +609,7 @@ def _recognise_folder(path: str) -> RecognisedFile:
             found = recognise(file)
             if not found.problem and found.kind not in (*FOREIGN, *DUMPS):
                 return found
-            others.append(found)
+            others.append(found._replace(problem=found.problem and f"holds {name}, which {found.problem}"))
     others.sort(key=lambda found: found.kind not in FOREIGN)
     named = next((found for found in others if found.kind), archive)
     deeper = (found for found in map(recognise, _files_below(path)) if found.kind in (*FOREIGN, *_BELOW))

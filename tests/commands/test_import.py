@@ -84,7 +84,7 @@ def test_without_nsys_and_without_a_report_a_sentence_says_so(nsys, capsys):
     assert "is not on PATH" in capsys.readouterr().err
     nsys(WRITES)
     assert gssr("none.nsys-rep") == 1 and "none.nsys-rep: no such file" in capsys.readouterr().err
-    assert gssr(".") == 1 and ".: is a folder without" in capsys.readouterr().err
+    assert gssr(".") == 1 and ".: holds a.nsys-rep, which is a report of Nsight Systems" in capsys.readouterr().err
     assert gssr("a.nsys-rep") == 0
     assert gssr("a.sqlite") == 1 and "is an SQLite database already" in capsys.readouterr().err
     assert gssr("a.nsys-rep", "-o", "no/such/b.sqlite") == 1

@@ -421,7 +421,7 @@ def test_communication_alone_and_all_of_it_have_two_names() -> None:
     sample = Path(__file__).parents[1] / "traces" / "samples" / "straggler-2025.6.sqlite"
     views = [View(screen="job"), View(screen="time"), View(screen="time", level="threads")]
     job, of_gpus, of_threads = looked_at(*watches_of([str(sample)]), views=views, size=(100, 30))
-    assert re.search(r"Communication [━╸─ ]+28\.0 %", job) and re.search(r"exp\.comm [━╸─ ]+13\.6 %", job)
+    assert re.search(r"All comm\. [━╸─ ]+28\.0 %", job) and re.search(r"Exposed comm\. [━╸─ ]+13\.6 %", job)
     assert re.search(r"exposed co\S* +13\.6 %", of_gpus) and not re.search(r"communication +28\.0 %", of_gpus)
     assert "exposed" not in of_threads
 
