@@ -268,20 +268,21 @@ def when(analysis: Analysis, found: Unevenness) -> str:
 
 
 def lost(analysis: Analysis, found: Unevenness) -> str:
-    """Say which GPU-hours and energy were lost against the busiest GPU of each moment, and what of it is constant, and how
-    many GPU-hours the account sees as waiting for other GPUs; UNKNOWN if the first is not known."""
+    """Say how many GPU-hours the account sees as waiting for other GPUs; then how much more the GPUs would have done if all
+    had been as busy as the busiest one of each moment, and what of that is constant; UNKNOWN if that is not known. The
+    second is more than the first where GPUs did less without waiting."""
     uneven, breakdown = found.imbalance, analysis.judgement.breakdown
     if uneven.lost is None or uneven.static is None:
         return UNKNOWN
-    cost = "" if found.energy_lost is None else f" and {energy(found.energy_lost)}"
+    cost = "" if found.energy_lost is None else f", {energy(found.energy_lost)}"
     turns = uneven.lost - uneven.static
     waiting = 0.0 if breakdown is None else sum(map(breakdown.share, WAITS))
     seen = ""
     if breakdown is not None and waiting >= _LEAST_WAITING:
-        seen = f"; seen as waiting for other GPUs: {_hours(waiting * breakdown.gpu_seconds / 3600)} GPU-hours"
+        seen = f"{_hours(waiting * breakdown.gpu_seconds / 3600)} GPU-hours of waiting for other GPUs; "
     return (
-        f"{_hours(uneven.lost)} of {_hours(uneven.gpu_hours)} GPU-hours{cost} against the busiest GPU of each moment "
-        f"({_hours(uneven.static)} constant, {_hours(turns)} rotating){seen}"
+        f"{seen}room for {_hours(uneven.lost)} of {_hours(uneven.gpu_hours)} GPU-hours{cost}, if all GPUs had been as busy "
+        f"as the busiest of each moment ({_hours(uneven.static)} constant, {_hours(turns)} rotating)"
     )
 
 

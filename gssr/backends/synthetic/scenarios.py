@@ -241,7 +241,7 @@ _PROFILING = tuple(metric.name for metric in METRICS if metric.dcgm is not None 
 
 SCENARIOS: dict[str, Scenario] = {
     "train": Scenario(
-        "a training run: tensor-heavy, NVLink busy, waits for data every few seconds, checkpoints, one straggler",
+        "a training run: tensor-heavy, NVLink busy, waits for data every few seconds, checkpoints, one GPU that does less",
         "start-up 3 s; a wait of 0.5 s every 4.3 s; checkpoints at 13.4 s (1.9 s long), 180 s, 360 s ... (3.7 s)",
         _TRAINING_STEP,
         _TRAINING_PHASES,

@@ -64,7 +64,7 @@ def facts(frame: Result, found: Imbalance) -> list[Row]:
 
 
 def _cost(found: Imbalance, noun: str) -> Row:
-    """Say how much GPU time is lost of how much, against the busiest row (a ``noun``) of each moment, and which part is
+    """Say how much less GPU time is used than by the busiest row (a ``noun``) of each moment, of how much, and which part is
     constant and which rotates; in GPU-seconds if there are less than _FEW_HOURS. Says "lost unknown" if it is."""
     unit, size = ("GPU-hours", 1) if found.gpu_hours >= _FEW_HOURS else ("GPU-seconds", 3600)
     if found.lost is None or found.static is None:
@@ -72,13 +72,13 @@ def _cost(found: Imbalance, noun: str) -> Row:
     all_, lost, static = (_amount(hours * size) for hours in (found.gpu_hours, found.lost, found.static))
     rotating = _amount((found.lost - found.static) * size)
     parts = f" of {all_}: {static} constant, {rotating} rotating"
-    return (Span(f"{unit} lost against the busiest {noun} of each moment "), Span(lost, "value"), Span(parts))
+    return (Span(f"{unit} less than the busiest {noun} of each moment "), Span(lost, "value"), Span(parts))
 
 
 def costs(frame: Result, found: Imbalance) -> str:
-    """Say in a sentence what the imbalance costs, by its two measures: how much less is done than by the busiest at each
-    moment, and how much time is seen as waiting, as pages tell it. Without the second while there is no breakdown; "" if
-    the first is unknown or below _TOLD."""
+    """Say what the imbalance costs, by its two measures: how much time is seen as waiting, as pages tell it, and how much
+    less is done than by the busiest at each moment. Without the first while there is no breakdown; "" if the second is
+    unknown or below _TOLD."""
     if found.resolved is None or found.resolved < _TOLD:
         return ""
     most = f"if each did as much as the {frame.noun} that does most at each moment"
@@ -88,7 +88,7 @@ def costs(frame: Result, found: Imbalance) -> str:
         return f"{less}."
     waiting = percent(sum(map(breakdown.share, WAITS)))
     judged = "" if part_text(frame) == judged_part_text(frame) else " of the run so far"
-    return f"{less}; seen as waiting for others: {waiting} of the GPU time{judged}."
+    return f"{waiting} of the GPU time{judged} is seen as waiting for others. {less}."
 
 
 def _amount(amount: float) -> str:
