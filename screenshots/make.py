@@ -115,6 +115,7 @@ def plot(recording: Path, path: Path) -> None:
 
 def curve(path: Path) -> None:
     """Draw the score by its input F for several values of O, and the simulated programs of docs/metrics.md as points."""
+    sys.path.insert(0, str(ROOT / "docs"))  # it imports from its own folder
     page = runpy.run_path(str(ROOT / "docs" / "make_metrics.py"))
     figure, axes = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
     arithmetic = np.linspace(0, 1, 201)
