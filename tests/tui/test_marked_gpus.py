@@ -48,6 +48,8 @@ def test_the_gpu_that_the_others_wait_for_is_marked_on_its_row_and_in_words(tmp_
             await until(pilot, lambda row=row: any(row in line for line in seen(app).splitlines()))  # type: ignore[misc]
             words = "▲ the others wait for node0000:0"
             assert words in seen(app) and seen(app).count(row) - seen(app).count(words) * (row in words) >= 1
+        await pilot.press("2", "end", "n")
+        await until(pilot, lambda: app.query_one(GpuTable).item == 0)
         await pilot.press("5")
         await until(pilot, lambda: len(app.query("#causes VerdictCard")) > 0 and app.query_one(Causes).has_focus)
         await pilot.press("enter")  # the verdict names no GPU for itself: those are gone to that wait least

@@ -27,8 +27,14 @@ class GpuTable(HistoryTable):
     """All GPUs that pass the filter, in an order that holds still until the reader sorts."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("n", "outlier(1)", "Next outlier", "the next GPU that is not like the rest", show=False),
-        key("N", "outlier(-1)", "Previous outlier", "the previous GPU that is not like the rest", show=False),
+        key(
+            "n",
+            "marked(1)",
+            "Next marked",
+            "the next GPU with a mark: one that the others wait for, or unlike the rest",
+            show=False,
+        ),
+        key("N", "marked(-1)", "Previous marked", "the previous GPU with a mark", show=False),
         key("enter", "open", "Look at it", "look at this GPU alone on all screens", show=False),
     ]
 
@@ -138,14 +144,15 @@ class GpuTable(HistoryTable):
         values: Floats = result.grid.values[item]
         return values
 
-    def action_outlier(self, step: int) -> None:
-        """Move the cursor to the next (``step`` 1) or previous (-1) GPU that is not like the rest, around the ends; a
-        notice if there is none."""
+    def action_marked(self, step: int) -> None:
+        """Move the cursor to the next (``step`` 1) or previous (-1) GPU that has a mark, around the ends; a notice if
+        there is none."""
         if self.result is None or not len(self.order):
             return
-        marked = np.flatnonzero(self.result.marked[self.order])
+        culprits = np.isin(self.order, list(self.result.singled_out))
+        marked = np.flatnonzero(self.result.marked[self.order] | culprits)
         if not len(marked):
-            self.notify("No GPU is unlike the rest.")
+            self.notify("No GPU has a mark.")
             return
         after = marked[marked > self.at] if step > 0 else marked[marked < self.at][::-1]
         self.point_at(int(after[0] if len(after) else marked[0 if step > 0 else -1]))
