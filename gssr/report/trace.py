@@ -22,7 +22,7 @@ from gssr.model.traces.pipelines import stages, transfer_waits
 from gssr.model.traces.profiled_kernels import UnprofiledKernel
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.traces.trace_results import CAUSES, Cause, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
-from gssr.model.verdicts.words import took
+from gssr.model.verdicts.words import no_gpus_text, took
 from gssr.render.breakdown import LEAST_SHOWN
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
 from gssr.render.columns import bar, split_row, strip
@@ -165,7 +165,7 @@ def describe(trace: TraceAnalysis) -> list[str]:
     tools = dict.fromkeys(f"{source.tool or source.format} {source.version}".strip() for source in trace.sources)
     if trace.tree is not None and _is_profile(trace):
         return ["".join([*paths[:1], more]), *_describe_calls(trace.tree, clean(", ".join(tools)))]
-    gpus = count(len(trace.gpus), "GPU") if trace.gpus else "no GPU did anything that was traced"
+    gpus = count(len(trace.gpus), "GPU") if trace.gpus else no_gpus_text(trace.sources)
     places = [] if trace.gpus or trace.tree is None else [places_text(trace.tree)]
     events = sum(source.n_events for source in trace.sources)
     return [

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.levels import levels_of
 from gssr.model.traces.part import part_of
+from gssr.report.trace import describe
 from gssr.traces import event_columns, json_events
 from gssr.traces.join import join
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
@@ -230,6 +231,23 @@ def test_a_packed_file_that_is_cut(tmp_path: Path) -> None:
         timeline = read(tmp_path, damaged)
         assert 1000 < len(timeline.intervals) < 1800
         assert any(said in note and "could be unpacked" in note for note in timeline.sources[0].notes)
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_of_a_file_that_is_cut_off_before_its_gpu_rows_it_is_not_known_that_there_are_none(
+    is_packed: bool, tmp_path: Path
+) -> None:
+    events = [span(f"name {random.Random(n).random()}", n, 1) for n in range(3000)]
+    whole = text([*events, kernel("gemm", 4000, 5)], **KEYS).encode()
+    whole = gzip.compress(whole) if is_packed else whole
+    for content, is_damaged in ((whole, False), (whole[: len(whole) // 2], True)):
+        timeline = read(tmp_path, content)
+        (source,) = timeline.sources
+        head = ", ".join(describe(analyze_timeline(timeline)))
+        assert source.is_damaged == is_damaged
+        assert ("no GPU's work in what could be read: the file is damaged" in head) == is_damaged
+        assert ("no GPU rows: the file is damaged, so they may be missing" in " ".join(source.notes)) == is_damaged
+        assert "was not on for GPUs" not in " ".join(source.notes) and "no GPU did anything" not in head
 
 
 def test_members_of_a_packed_file_follow_each_other(tmp_path: Path) -> None:
