@@ -61,7 +61,7 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
         columns["start"], columns["length"], track, place[columns["name"]], *rows[:2],
         columns["link"], columns["size"], rows[2],
     )  # fmt: skip
-    keys, notes, is_damaged = found.keys, list(_list_notes(found)), found.is_cut or found.n_broken > 0
+    keys, notes, is_damaged = found.keys, list(_list_notes(found)), found.is_cut
     before = len(intervals)
     if counted:
         notes.append(f"CUPTI counted in {len(counted):,} kernels, whose times are not known: --csv operator_counters")
