@@ -24,11 +24,6 @@ _ALIKE = 0.001
 _NUMBERS = 54
 """Cells of all columns of numbers."""
 _MOST_LINES = {"low": 5, "medium": 10, "high": 200}
-_TREE_COLUMNS = (
-    TableColumn("call"), TableColumn("incl %", "right"), TableColumn("excl %", "right"), TableColumn("calls", "right", 1),
-    TableColumn("mean", "right", 2), TableColumn("max", "right"), TableColumn("on", "left", 1),
-    TableColumn("imbal", "right", 2),
-)  # fmt: skip
 
 
 def call_rows(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -66,6 +61,15 @@ def _by_paradigm(tree: CallTree, width: int, marks: Glyphs) -> list[Row]:
         if name != "others" or share > 5e-4
     ]
     return [*rows, *(labelled("", width, *row) for row in flow(legend, room, marks.ellipsis, separator="   "))]
+
+
+def _columns(tree: CallTree, first: str) -> tuple[TableColumn, ...]:
+    """Return the columns of a table of calls; ``first`` heads their names."""
+    return (
+        TableColumn(first), TableColumn("incl %", "right"), TableColumn("excl %", "right"),
+        TableColumn(tree.visits_noun, "right", 1), TableColumn("mean", "right", 2), TableColumn("max", "right"),
+        TableColumn("on", "left", 1), TableColumn("imbal", "right", 2),
+    )  # fmt: skip
 
 
 def _line(
@@ -106,7 +110,7 @@ def _functions(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]
               values.exclusive[at], options, marks)
         for at, name in enumerate(names)
     ]  # fmt: skip
-    rows += table((TableColumn("function"), *_TREE_COLUMNS[1:]), lines, options.width, marks)
+    rows += table(_columns(tree, "function"), lines, options.width, marks)
     return rows + rest_rows(len(flat) - len(lines), "name", "--csv functions", options.width)
 
 
@@ -128,7 +132,7 @@ def _path(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
               marks)
         for node in nodes[:most]
     ]  # fmt: skip
-    rows = section(title, options.width, marks, about) + table(_TREE_COLUMNS, lines, options.width, marks)
+    rows = section(title, options.width, marks, about) + table(_columns(tree, "call"), lines, options.width, marks)
     return rows + rest_rows(len(nodes) - most, "call", "--csv calltree", options.width)
 
 
