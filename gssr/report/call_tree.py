@@ -150,19 +150,18 @@ def by_time(tree: CallTree) -> list[int]:
 
 
 def _places(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Draw the two paradigms with most of the time over the places, with the least and the most; if there are more
-    places than cells, the greatest of neighbours."""
-    width, noun = options.width, tree.noun
-    rows = section(f"Which {noun} differs?", width, marks, f"a column is a {noun}")
+    """Draw over the places, with the least and the most, those of the two paradigms with most of the time in which places
+    differ; no rows if they are alike in both. If there are more places than cells, the greatest of neighbours."""
+    width, noun, rows = options.width, tree.noun, list[Row]()
     room = max(width - LABEL, 8)
     for name, time in list(call_tree.by_paradigm(tree).items())[:2]:
-        if not time.max(initial=0.0):
+        found = call_tree.spread(time[None])
+        if not float(found.imbalance[0]) >= _ALIKE:
             continue
         edges = np.linspace(0, len(time), min(room, len(time)) + 1).astype(int)
         columns = np.maximum.reduceat(time, edges[:-1]) / time.max()
         rows.append(labelled(fit(clean(name), LABEL - 1, marks.ellipsis), width, *strip(columns.tolist(), marks)))
-        found = call_tree.spread(time[None])
         least, most = tree.called(int(time.argmin())), tree.called(int(found.most[0]))
         text = f"least {took(float(time.min()))}, {clean(least)}; most {took(float(time.max()))}, {clean(most)}"
         rows += remark(f"{text}; imbalance {percent(float(found.imbalance[0]))}", width)
-    return rows
+    return [*section(f"Which {noun} differs?", width, marks, f"a column is a {noun}"), *rows] if rows else []

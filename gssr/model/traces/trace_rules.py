@@ -41,7 +41,7 @@ from gssr.model.verdicts.table import (
 from gssr.model.verdicts.words import percent, took
 
 _NEEDS = {
-    "kernels": "no work of a GPU is in the trace",
+    "kernels": "no time of a GPU's work is in the trace",
     "copies": "no copies are in the trace",
     "calls": "no calls of CUDA or HIP are in the trace",
     "launches": "the trace does not tell what launched the GPUs' work",
