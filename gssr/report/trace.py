@@ -95,8 +95,9 @@ def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
     rows += _metrics(trace, options, marks)
     rows += _ranges(trace, options, marks)
     if trace.whole and options.verbosity != "low" and len(rows) == n_rows:
-        what = "--csv counters lists its values" if trace.counters else "gssr tui shows when it happened"
-        rows += [(), *wrap(f"nothing in it has a length: {what}", width)]
+        where = "--csv counters lists its values" if trace.counters else "gssr tui shows when it happened"
+        is_empty = not trace.counters and "intervals" not in trace.holds
+        rows += [(), *wrap("it holds no intervals" if is_empty else f"nothing in it has a length: {where}", width)]
     return [*rows, *told, (), (Span(closing_line(trace), "value"),)]
 
 

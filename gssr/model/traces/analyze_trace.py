@@ -717,6 +717,7 @@ def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
     """Tell which kinds of records a trace has; TraceAnalysis lists the names."""
     kinds = part.n_by_kind > 0
     there = {
+        "intervals": len(part.timeline.intervals),
         "kernels": len(part.gpus),
         "copies": kinds[Kind.MEMCPY] or kinds[Kind.MEMSET],
         "calls": kinds[Kind.RUNTIME] or kinds[Kind.DRIVER],
