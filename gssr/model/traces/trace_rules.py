@@ -43,6 +43,7 @@ from gssr.model.verdicts.words import percent, took
 _NEEDS = {
     "kernels": "no time of a GPU's work is in the trace",
     "copies": "no copies are in the trace",
+    "copy_work": "no copies are in the trace",
     "calls": "no calls of CUDA or HIP are in the trace",
     "launches": "the trace does not tell what launched the GPUs' work",
     "ranges": "no operators or ranges are in the trace",
@@ -397,7 +398,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
     _shares("in copies and fills of memory, and neither computation nor communication meanwhile", 0.1, 0.3),
     "Copy the next part on a stream of its own, from pinned memory, while this one is computed; keep on the GPU what is "
     "used again, and copy less (smaller types, nothing twice).",
-    needs=(("kernels",), ("copies",)),
+    needs=(("kernels",), ("copy_work",)),
 )  # fmt: skip
 def exposed_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if GPUs spend long in copies and sets without computing or communicating at the same time."""

@@ -257,6 +257,19 @@ def test_ranks_are_not_compared_if_a_file_is_damaged(code: str, whole: TraceAnal
     assert judged.abstentions[code] == "a file is damaged: what a rank did may be missing"
 
 
+def test_copies_by_kernels_are_judged_as_copies() -> None:
+    """AMD's runtime copies by a kernel; the page shows its time as exposed copies."""
+
+    def of_second(name: str) -> TraceAnalysis:
+        events = Events()
+        events.launched("gemm", 0, 20 * US, 10 * MS, gpu())
+        events.launched(name, 15 * MS, 15 * MS + 20 * US, 10 * MS, gpu())
+        return analyze_timeline(events.timeline())
+
+    assert "exposed_copies" in [verdict.code for verdict in of_second("__amd_rocclr_copyBuffer").verdicts]
+    assert of_second("norm").abstentions["exposed_copies"] == "no copies are in the trace"
+
+
 def test_what_a_graph_launches_is_not_launched_one_by_one() -> None:
     events = Events()
     for at in range(20):
