@@ -266,8 +266,14 @@ def _flops(trace: TraceAnalysis, width: int) -> list[Row]:
         tera = flops / ns / 1e3
         return f"{f'{tera:,.0f}' if tera >= _WHOLE else f'{tera:.3g}'}{share}"
 
-    some = "" if n == of else f"{n:,} of {of:,} "
-    text = f"{some}matrix products: {rate(gpu_ns)} while they run; {rate(trace.span_ns)} over the time of all GPUs"
+    names, kernels = rows_of("kernels", trace)
+    kernel_ns = sum(row[names.index("total_ns")] for row in kernels)
+    some = "" if n == of else f"{n:,} of {of:,}, "
+    about = f"{some}{percent(min(gpu_ns / max(kernel_ns, 1), 1.0))} of the kernel time"
+    text = (
+        f"matrix products whose shapes are known ({about}): {rate(gpu_ns)} while they run; "
+        f"{rate(trace.span_ns)} over the time of all GPUs"
+    )
     return remark(text, width, "plain", label="TFLOP/s")
 
 
