@@ -682,10 +682,7 @@ def _sentences(trace: TraceAnalysis) -> list[str]:
     """List sentences about the files: what could not be read and what was assumed, each once."""
     said: dict[str, list[str]] = {}
     for source in trace.sources:
-        left_out = (
-            [f"{count(source.left_out, 'event')} left out: not to be read, or not sound"] if source.left_out else []
-        )
-        for note in (*left_out, *source.notes):
+        for note in source.notes:
             said.setdefault(note, []).append(clean(os.path.basename(source.path)))
     more = {note: f" and {count(len(names) - 1, 'other')}" if names[1:] else "" for note, names in said.items()}
     return [f"{names[0]}{more[note]}: {note}" for note, names in said.items()]

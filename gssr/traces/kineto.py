@@ -241,12 +241,12 @@ def _list_notes(found: EventColumns) -> Iterable[str]:
     which reason."""
     yield from found.notes
     if found.n_broken:
-        yield f"{found.n_broken:,} events could not be read, and were left out"
+        yield f"events that could not be read, and are left out: {found.n_broken:,}"
     if found.n_unsound:
-        yield f"{found.n_unsound:,} events without a sound beginning and end were left out"
+        yield f"events without a sound beginning and end, which are left out: {found.n_unsound:,}"
     unknown = sum(n for phase, n in found.phases.items() if phase not in _HELD and phase is not None)
     if unknown:
-        yield f"{unknown:,} events of kinds that no timeline shows (asynchronous ones, objects) were left out"
+        yield f"events of kinds that no timeline shows (asynchronous ones, objects), which are left out: {unknown:,}"
 
 
 def _determine_kind(cat: Any, name: str, on_gpu: bool, is_kineto: bool) -> Kind:

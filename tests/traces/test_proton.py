@@ -69,7 +69,7 @@ def test_no_gpu_differs_where_all_take_equally_long(tmp_path: Path, capsys: pyte
 def test_what_belongs_to_no_gpu_is_said(tmp_path: Path) -> None:
     two = node("both", node("a", ns=1), node("b", ns=2, gpu=1), flops=5.0)
     (source,) = read_proton(_written(tmp_path, [node("ROOT", two)])).sources
-    assert source.notes == ("1 values of scopes with kernels on several GPUs are left out",)
+    assert source.notes == ("values of scopes with kernels on several GPUs, which are left out: 1",)
 
 
 @pytest.mark.parametrize(

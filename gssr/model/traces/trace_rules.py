@@ -297,7 +297,7 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         finding_in_words(
             "per_launch",
             n / max(launches, 1),
-            f"{n:,} such calls, {launches:,} launches (reported from {percent(per)} on)",
+            f"{n:,} such calls, {launches:,} launch{'' if launches == 1 else 'es'} (reported from {percent(per)} on)",
             per,
         ),
         _of_time(trace, lost, rule, "idle after such calls, until the host launched the next work"),
