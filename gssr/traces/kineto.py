@@ -194,7 +194,7 @@ def _of_gpus(
     if not is_hip or on_gpu.all() or not early.any():
         return own
     n = np.count_nonzero(early)
-    notes.append(f"{n:,} GPU rows are left out, from before the first row of the program: the profiler was warming up")
+    notes.append(f"GPU rows before the first row of the program, left out, as the profiler was warming up: {n:,}")
     return replace(own, **{field.name: getattr(own, field.name)[~early] for field in fields(own)})
 
 
