@@ -24,11 +24,6 @@ _ALIKE = 0.001
 _NUMBERS = 54
 """Cells of all columns of numbers."""
 _MOST_LINES = {"low": 5, "medium": 10, "high": 200}
-_TREE_COLUMNS = (
-    TableColumn("call"), TableColumn("incl %", "right"), TableColumn("excl %", "right"), TableColumn("calls", "right", 1),
-    TableColumn("mean", "right", 2), TableColumn("max", "right"), TableColumn("on", "left", 1),
-    TableColumn("imbal", "right", 2),
-)  # fmt: skip
 
 
 def call_rows(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -66,6 +61,15 @@ def _by_paradigm(tree: CallTree, width: int, marks: Glyphs) -> list[Row]:
         if name != "others" or share > 5e-4
     ]
     return [*rows, *(labelled("", width, *row) for row in flow(legend, room, marks.ellipsis, separator="   "))]
+
+
+def _columns(tree: CallTree, first: str) -> tuple[TableColumn, ...]:
+    """Return the columns of a table of calls; ``first`` heads their names."""
+    return (
+        TableColumn(first), TableColumn("incl %", "right"), TableColumn("excl %", "right"),
+        TableColumn(tree.visits_noun, "right", 1), TableColumn("mean", "right", 2), TableColumn("max", "right"),
+        TableColumn("on", "left", 1), TableColumn("imbal", "right", 2),
+    )  # fmt: skip
 
 
 def _line(
@@ -106,7 +110,7 @@ def _functions(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]
               values.exclusive[at], options, marks)
         for at, name in enumerate(names)
     ]  # fmt: skip
-    rows += table((TableColumn("function"), *_TREE_COLUMNS[1:]), lines, options.width, marks)
+    rows += table(_columns(tree, "function"), lines, options.width, marks)
     return rows + rest_rows(len(flat) - len(lines), "name", "--csv functions", options.width)
 
 
@@ -128,7 +132,7 @@ def _path(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
               marks)
         for node in nodes[:most]
     ]  # fmt: skip
-    rows = section(title, options.width, marks, about) + table(_TREE_COLUMNS, lines, options.width, marks)
+    rows = section(title, options.width, marks, about) + table(_columns(tree, "call"), lines, options.width, marks)
     return rows + rest_rows(len(nodes) - most, "call", "--csv calltree", options.width)
 
 
@@ -146,19 +150,18 @@ def by_time(tree: CallTree) -> list[int]:
 
 
 def _places(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Draw the two paradigms with most of the time over the places, with the least and the most; if there are more
-    places than cells, the greatest of neighbours."""
-    width, noun = options.width, tree.noun
-    rows = section(f"Which {noun} differs?", width, marks, f"a column is a {noun}")
+    """Draw over the places, with the least and the most, those of the two paradigms with most of the time in which places
+    differ; no rows if they are alike in both. If there are more places than cells, the greatest of neighbours."""
+    width, noun, rows = options.width, tree.noun, list[Row]()
     room = max(width - LABEL, 8)
     for name, time in list(call_tree.by_paradigm(tree).items())[:2]:
-        if not time.max(initial=0.0):
+        found = call_tree.spread(time[None])
+        if not float(found.imbalance[0]) >= _ALIKE:
             continue
         edges = np.linspace(0, len(time), min(room, len(time)) + 1).astype(int)
         columns = np.maximum.reduceat(time, edges[:-1]) / time.max()
         rows.append(labelled(fit(clean(name), LABEL - 1, marks.ellipsis), width, *strip(columns.tolist(), marks)))
-        found = call_tree.spread(time[None])
         least, most = tree.called(int(time.argmin())), tree.called(int(found.most[0]))
         text = f"least {took(float(time.min()))}, {clean(least)}; most {took(float(time.max()))}, {clean(most)}"
         rows += remark(f"{text}; imbalance {percent(float(found.imbalance[0]))}", width)
-    return rows
+    return [*section(f"Which {noun} differs?", width, marks, f"a column is a {noun}"), *rows] if rows else []

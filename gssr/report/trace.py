@@ -22,7 +22,7 @@ from gssr.model.traces.pipelines import stages, transfer_waits
 from gssr.model.traces.profiled_kernels import UnprofiledKernel
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.traces.trace_results import CAUSES, Cause, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
-from gssr.model.verdicts.words import took
+from gssr.model.verdicts.words import no_gpus_text, took
 from gssr.render.breakdown import LEAST_SHOWN
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
 from gssr.render.columns import bar, split_row, strip
@@ -95,8 +95,9 @@ def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
     rows += _metrics(trace, options, marks)
     rows += _ranges(trace, options, marks)
     if trace.whole and options.verbosity != "low" and len(rows) == n_rows:
-        what = "--csv counters lists its values" if trace.counters else "gssr tui shows when it happened"
-        rows += [(), *wrap(f"nothing in it has a length: {what}", width)]
+        where = "--csv counters lists its values" if trace.counters else "gssr tui shows when it happened"
+        is_empty = not trace.counters and "intervals" not in trace.holds
+        rows += [(), *wrap("it holds no intervals" if is_empty else f"nothing in it has a length: {where}", width)]
     return [*rows, *told, (), (Span(closing_line(trace), "value"),)]
 
 
@@ -165,7 +166,7 @@ def describe(trace: TraceAnalysis) -> list[str]:
     tools = dict.fromkeys(f"{source.tool or source.format} {source.version}".strip() for source in trace.sources)
     if trace.tree is not None and _is_profile(trace):
         return ["".join([*paths[:1], more]), *_describe_calls(trace.tree, clean(", ".join(tools)))]
-    gpus = count(len(trace.gpus), "GPU") if trace.gpus else "no GPU did anything that was traced"
+    gpus = count(len(trace.gpus), "GPU") if trace.gpus else no_gpus_text(trace.sources)
     places = [] if trace.gpus or trace.tree is None else [places_text(trace.tree)]
     events = sum(source.n_events for source in trace.sources)
     return [
@@ -265,8 +266,14 @@ def _flops(trace: TraceAnalysis, width: int) -> list[Row]:
         tera = flops / ns / 1e3
         return f"{f'{tera:,.0f}' if tera >= _WHOLE else f'{tera:.3g}'}{share}"
 
-    some = "" if n == of else f"{n:,} of {of:,} "
-    text = f"{some}matrix products: {rate(gpu_ns)} while they run; {rate(trace.span_ns)} over the time of all GPUs"
+    names, kernels = rows_of("kernels", trace)
+    kernel_ns = sum(row[names.index("total_ns")] for row in kernels)
+    some = "" if n == of else f"{n:,} of {of:,}, "
+    about = f"{some}{percent(min(gpu_ns / max(kernel_ns, 1), 1.0))} of the kernel time"
+    text = (
+        f"matrix products whose shapes are known ({about}): {rate(gpu_ns)} while they run; "
+        f"{rate(trace.span_ns)} over the time of all GPUs"
+    )
     return remark(text, width, "plain", label="TFLOP/s")
 
 
@@ -675,10 +682,7 @@ def _sentences(trace: TraceAnalysis) -> list[str]:
     """List sentences about the files: what could not be read and what was assumed, each once."""
     said: dict[str, list[str]] = {}
     for source in trace.sources:
-        left_out = (
-            [f"{count(source.left_out, 'event')} left out: not to be read, or not sound"] if source.left_out else []
-        )
-        for note in (*left_out, *source.notes):
+        for note in source.notes:
             said.setdefault(note, []).append(clean(os.path.basename(source.path)))
     more = {note: f" and {count(len(names) - 1, 'other')}" if names[1:] else "" for note, names in said.items()}
     return [f"{names[0]}{more[note]}: {note}" for note, names in said.items()]

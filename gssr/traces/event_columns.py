@@ -88,7 +88,8 @@ class EventColumns:
     (device, stream). ``labels``: by (kind of label, pid, tid). ``series``: by (counter, key in its arguments), arrays of
     times (ns) and values. ``open``: begins and ends that are not matched yet. ``keys``: what else is in the file.
     ``phases``: the number of events of each ph. ``n_events`` counts all, ``n_unsound`` those without sound times,
-    ``n_broken`` those that could not be decoded."""
+    ``n_broken`` those that could not be decoded. ``is_cut``: the file ends within its events, or can't be unpacked to
+    their end."""
 
     shapes: Numbers = field(default_factory=Numbers)
     cats: Numbers = field(default_factory=Numbers)
@@ -105,6 +106,7 @@ class EventColumns:
     n_events: int = 0
     n_unsound: int = 0
     n_broken: int = 0
+    is_cut: bool = False
 
     def add(self, other: "EventColumns") -> None:
         """Append the events of ``other``, which follow these in the same file, renumbering its cats, names and threads."""
@@ -138,6 +140,7 @@ class EventColumns:
         self.n_events += other.n_events
         self.n_unsound += other.n_unsound
         self.n_broken += other.n_broken
+        self.is_cut |= other.is_cut
 
 
 def _renumber_tracks(thread: NDArray[np.int32], track: Any) -> Any:
@@ -171,7 +174,7 @@ def columns_of(path: str, most_bytes: int | None = None) -> EventColumns:
     return _Reader(JsonEvents(path, most_bytes)).read()
 
 
-_PLAIN = ("keys", "notes", "n_events", "n_unsound", "n_broken", "open")
+_PLAIN = ("keys", "notes", "n_events", "n_unsound", "n_broken", "is_cut", "open")
 _NUMBERED = ("cats", "names", "threads", "shapes")
 _PAIRS = ("streams", "labels", "phases")
 
@@ -247,6 +250,7 @@ class _Reader:
         found = self._found
         found.keys, found.n_broken = self._events.keys, self._events.left_out
         found.notes += self._events.notes
+        found.is_cut = self._events.is_cut
         return found
 
     def _add(self, events: list[Any], text: bytes | memoryview) -> None:

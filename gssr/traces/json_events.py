@@ -175,7 +175,8 @@ class JsonEvents:
     Iterated once.
 
     While it is iterated ``keys`` fills with the other keys of the file's outermost object, ``left_out`` counts events
-    that could not be decoded, and ``notes`` says what was mended or is missing. ``is_through`` is True at the end if
+    that could not be decoded, and ``notes`` says what was mended or is missing. ``is_cut`` is True at the
+    end if the file ends within its events, or can't be unpacked to their end. ``is_through`` is True at the end if
     the part ended exactly with an event. ``most_bytes``: how much the file may unpack to, None for the default.
     """
 
@@ -187,7 +188,7 @@ class JsonEvents:
         self.decode = Decoder()
         if not self.decode.is_fast:
             self.notes.append("read without msgspec, which is several times faster: pip install msgspec isal")
-        self.is_through = False
+        self.is_through = self.is_cut = False
         self._is_part, self._has_end = begin > 0, end is None
         self._pieces = FileChunks(path, most_bytes, begin, end)
         self._is_mended = False
@@ -235,8 +236,10 @@ class JsonEvents:
         if end is not None:
             self._finish(rest[end + 1 :], pieces, is_list)
         elif self._has_end and (rest or not is_list):
+            self.is_cut = True
             self.notes.append("the file is cut off: all whole events were read")
         if self._pieces.problem:
+            self.is_cut = True
             self.notes.append(self._pieces.problem)
         if self._is_mended:
             self.notes.append("not everything is sound JSON: characters that may not be in it were replaced")

@@ -61,17 +61,18 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
         columns["start"], columns["length"], track, place[columns["name"]], *rows[:2],
         columns["link"], columns["size"], rows[2],
     )  # fmt: skip
-    keys, notes = found.keys, list(_list_notes(found))
+    keys, notes, is_damaged = found.keys, list(_list_notes(found)), found.is_cut
     before = len(intervals)
     if counted:
         notes.append(f"CUPTI counted in {len(counted):,} kernels, whose times are not known: --csv operator_counters")
     elif is_kineto:
-        intervals = _of_gpus(intervals, tracks, names, keys, notes)
+        intervals = _of_gpus(intervals, tracks, names, keys, is_damaged, notes)
     tracks, intervals = host_waits_apart(tracks, names, intervals)
     source = TraceSource(
         path, "kineto" if is_kineto else "chrome", "torch.profiler" if is_kineto else "",
         rank=rank_of(keys), host=_host_of(keys), n_events=found.n_events,
         left_out=found.n_broken + found.n_unsound + before - len(intervals), notes=tuple(notes),
+        is_damaged=is_damaged,
     )  # fmt: skip
     pageable = None
     if any("Pageable" in name or "Pinned" in name for name in names):
@@ -176,22 +177,24 @@ def _classified(
 
 
 def _of_gpus(
-    own: Intervals, tracks: Sequence[Track], names: Sequence[str], keys: Mapping[str, Any], notes: list[str]
-) -> Intervals:
+    own: Intervals, tracks: Sequence[Track], names: Sequence[str], keys: Mapping[str, Any], is_damaged: bool,
+    notes: list[str],
+) -> Intervals:  # fmt: skip
     """Remove intervals that ROCm's profiler recorded on GPUs while it warmed up, and append to ``notes`` what is odd
-    about GPUs."""
+    about GPUs. ``is_damaged``: some events of the file are missing."""
     on_gpu = np.array([track.kind == "gpu_stream" for track in tracks] or [False])[own.track]
     is_hip = "hip_runtime_version" in keys or any(name.startswith("hip") for name in names)
     if not on_gpu.any():
         if keys.get("deviceProperties") or ((own.kind == Kind.RUNTIME) | (own.kind == Kind.DRIVER)).any():
             why = "HIP was used before the profiler began, or the profiler" if is_hip else "the profiler"
-            notes.append(f"no GPU rows: {why} was not on for GPUs; what they did is not known")
+            why = "the file is damaged, so they may be missing" if is_damaged else f"{why} was not on for GPUs"
+            notes.append(f"no GPU rows: {why}; what GPUs did is not known")
         return own
     early = on_gpu & (own.start + own.length <= own.start[~on_gpu].min(initial=_LAST_UNIX))
     if not is_hip or on_gpu.all() or not early.any():
         return own
     n = np.count_nonzero(early)
-    notes.append(f"{n:,} GPU rows are left out, from before the first row of the program: the profiler was warming up")
+    notes.append(f"GPU rows before the first row of the program, left out, as the profiler was warming up: {n:,}")
     return replace(own, **{field.name: getattr(own, field.name)[~early] for field in fields(own)})
 
 
@@ -238,12 +241,12 @@ def _list_notes(found: EventColumns) -> Iterable[str]:
     which reason."""
     yield from found.notes
     if found.n_broken:
-        yield f"{found.n_broken:,} events could not be read, and were left out"
+        yield f"events that could not be read, and are left out: {found.n_broken:,}"
     if found.n_unsound:
-        yield f"{found.n_unsound:,} events without a sound beginning and end were left out"
+        yield f"events without a sound beginning and end, which are left out: {found.n_unsound:,}"
     unknown = sum(n for phase, n in found.phases.items() if phase not in _HELD and phase is not None)
     if unknown:
-        yield f"{unknown:,} events of kinds that no timeline shows (asynchronous ones, objects) were left out"
+        yield f"events of kinds that no timeline shows (asynchronous ones, objects), which are left out: {unknown:,}"
 
 
 def _determine_kind(cat: Any, name: str, on_gpu: bool, is_kineto: bool) -> Kind:

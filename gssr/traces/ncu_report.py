@@ -121,7 +121,7 @@ def send_report() -> None:
             for action in chain.from_iterable(ncu_report.load_report(sys.argv[1])):
                 told = _described(ncu_report, action)
                 if told is None:
-                    failed = f"it is cut off behind {number:,} launches"
+                    failed = f"it is cut off behind {number:,} launch{'' if number == 1 else 'es'}"
                     break
                 out.write(json.dumps(told | {"number": number}) + "\n")
                 number += 1

@@ -271,7 +271,7 @@ class _Reading:
             told = ", ".join(kind.name.lower().replace("_", " ") for kind in sorted(kinds))
             self._notes.append(f"no kernels were traced; what was: {told or 'nothing'}")
         if self._left_out:
-            self._notes.append(f"{self._left_out:,} rows without sound times are left out")
+            self._notes.append(f"rows without sound times, which are left out: {self._left_out:,}")
         notes = (*self._database.damage, *about.notes, *self._notes)
         source = TraceSource(
             self._database.path, "nsys", "Nsight Systems", about.version, rank, about.host, self._n_events, self._left_out,

@@ -421,10 +421,10 @@ class _Reading:
         tracks = tuple(self._made(numbers[number], is_gpu, device) for number, is_gpu, device in self._tracks)
         lost = self._n_lost + self._rows.n_left_out
         if lost:
-            self.notes.append(f"{lost:,} events without sound times, names or ends are left out")
+            self.notes.append(f"events without sound times, names or ends, which are left out: {lost:,}")
         if n := self._others.total():
             kinds = ", ".join(kind for kind, _ in self._others.most_common(3))
-            self.notes.append(f"{n:,} packets of other kinds are left out ({kinds})")
+            self.notes.append(f"packets of other kinds ({kinds}), which are left out: {n:,}")
         source = TraceSource(
             self._path, "perfetto", "Perfetto", "", self._rank, None, self._rows.n_events, lost, tuple(self.notes)
         )

@@ -45,7 +45,9 @@ def read_proton(path: str, rank: int | None = None, most_bytes: int | None = Non
     of_node, n_unknown = _with_callees_gpu(nodes, of_node)
     names: dict[str, int] = {}
     own = np.array([names.setdefault(node.name, len(names)) for node in nodes], np.int64)
-    notes = [] if not n_unknown else [f"{n_unknown:,} values of scopes with kernels on several GPUs are left out"]
+    notes = (
+        [] if not n_unknown else [f"values of scopes with kernels on several GPUs, which are left out: {n_unknown:,}"]
+    )
     source = TraceSource(path, "proton", "Proton", "", rank, n_events=len(nodes), notes=tuple(notes))
     tracks = tuple(_track(gpu, rank) for gpu in gpus)
     kinds = tuple("user" if (gpu := _gpu(node)) is None else gpu[0].lower() or "gpu" for node in nodes)

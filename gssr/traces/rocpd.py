@@ -218,7 +218,7 @@ class _Reading:
         if not (intervals.kind == Kind.KERNEL).any():
             notes.append("no kernels were traced: rocprofv3 --sys-trace, or --kernel-trace, does")
         if self._left_out:
-            notes.append(f"{self._left_out:,} rows without sound times are left out")
+            notes.append(f"rows without sound times, which are left out: {self._left_out:,}")
         gpus = {agent.name: None for own in self._agents for agent in own.values() if agent.is_gpu and agent.name}
         facts = {"gpu": ", ".join(map(str, gpus))} if gpus else {}
         rank = _one(ranks) if self._rank is None else self._rank

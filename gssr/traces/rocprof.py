@@ -7,6 +7,7 @@ Of CSV all files of a process belong together: those that begin alike, such as `
 
 import csv
 import json
+import os
 import re
 from array import array
 from collections.abc import Iterator, Sequence
@@ -272,7 +273,7 @@ def _of_csv(path: str, most_bytes: int | None, notes: list[str]) -> _Gathered:
     gpus: set[int] = set()
     tables = [(each, kind) for kind in ("agents", *ROCPROF_TABLES) for each, of in rocprof_siblings(path) if of == kind]
     for each, kind in tables:
-        rows = _rows(each, most_bytes)
+        rows = _rows(each, most_bytes, notes)
         head = next(rows, [])
         at = {name: place for place, name in enumerate(head)}
         read = {
@@ -287,13 +288,14 @@ def _of_csv(path: str, most_bytes: int | None, notes: list[str]) -> _Gathered:
     return own
 
 
-def _rows(path: str, most_bytes: int | None) -> Iterator[list[str]]:
-    """Yield the rows of a CSV file. Raises TraceError."""
-    chunks = FileChunks(path, most_bytes)
+def _rows(path: str, most_bytes: int | None, notes: list[str]) -> Iterator[list[str]]:
+    """Yield the rows of a CSV file. A last line that is cut off is left out, and ``notes`` say so. Raises TraceError."""
+    chunks, n_columns, has_end = FileChunks(path, most_bytes), 0, True
 
     def split_lines() -> Iterator[str]:
         """Split the file into lines, the last of which may be empty. Raises TraceError if lines are shorter in the mean, or
         one is longer, than rocprofv3 writes."""
+        nonlocal has_end
         rest, size, n_lines = b"", 0, 0
         for chunk in chunks:
             size, n_lines = size + len(chunk), n_lines + chunk.count(b"\n")
@@ -303,11 +305,15 @@ def _rows(path: str, most_bytes: int | None) -> Iterator[list[str]]:
             yield from (line.decode("utf-8", "replace") for line in whole)
             if len(rest) > _LONGEST_LINE:
                 raise TraceError(f"{path}: is damaged: a line of it is longer than any that rocprofv3 writes")
+        has_end = not rest
         yield rest.decode("utf-8", "replace")
 
     try:
         for row in csv.reader(split_lines()):
-            if row:
+            n_columns = n_columns or len(row)
+            if not has_end and len(row) < n_columns:
+                notes.append(f"the last line of {os.path.basename(path)} is cut off, and left out")
+            elif row:
                 yield row
     except csv.Error as error:
         raise TraceError(f"{path}: is damaged: a row of it is no CSV ({error})") from None

@@ -90,7 +90,8 @@ class Track(NamedTuple):
 class TraceSource(NamedTuple):
     """One file of a timeline. ``n_events``: records in it; ``left_out``: records that could not be read or have no
     sound times; ``notes``: sentences on what was lost, assumed or mended; ``zero_ns``: the file's own time at the
-    timeline's 0; "" and None are unknown."""
+    timeline's 0; ``is_damaged``: the file is cut off or damaged, so any of its events may be missing; "" and None are
+    unknown."""
 
     path: str
     format: Format
@@ -102,6 +103,7 @@ class TraceSource(NamedTuple):
     left_out: int = 0
     notes: tuple[str, ...] = ()
     zero_ns: int = 0
+    is_damaged: bool = False
 
 
 class Clock(NamedTuple):

@@ -510,7 +510,7 @@ def _list_notes(own: Intervals, left_out: int) -> Iterator[str]:
     """List what is to be said about the profile, as sentences: how many events were left out, and whether calls and
     ranges are on different threads, so that it is not known which range launched what."""
     if left_out:
-        yield f"{left_out:,} events without sound times are left out"
+        yield f"events without sound times, which are left out: {left_out:,}"
     calls, ranges = (np.unique(own.track[own.kind == kind]) for kind in (Kind.RUNTIME, Kind.RANGE))
     if len(calls) and len(ranges) and not np.isin(calls, ranges).any():
         yield "calls are on threads of their own: which range launched what is not known, GPU times of ranges are 0"

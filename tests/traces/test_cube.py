@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gssr.cli import main
 from gssr.model.traces.call_tree import VISITS, CallTree, tree_of
 from gssr.model.traces.part import part_of
+from gssr.report.live.call_outline import columns_of
 from gssr.traces.cube import read_cube
 from gssr.traces.open import open_traces
 from gssr.traces.timeline import TraceError
@@ -291,3 +292,26 @@ def test_names_are_escaped_when_they_are_shown(tmp_path: Path, capsys: pytest.Ca
     for options in ([], ["--csv", "functions"], ["--json"]):
         assert main(["analyze", *options, str(tmp_path / "a")]) == 0
         assert not set(capsys.readouterr().out) & {"\x85", "\u202e", "\x1b"}
+
+
+def test_what_a_profile_by_sampling_counts_is_called_samples(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With sampling Score-P counts a visit for each sample in which a function, or what it called, ran."""
+    calls = (Call("main", "sampling", calls=(Call("solve", "sampling"),)),)
+    of_all = [
+        Metric("visits", "UINT64", "EXCLUSIVE", "occ", np.array([[100], [90]])),
+        Metric("time", "DOUBLE", "INCLUSIVE", "sec", np.array([[1.0], [0.9]])),
+    ]
+    hits = Metric("hits", "UINT64", "EXCLUSIVE", "occ", np.array([[10], [90]]))
+    for name, metrics in (("calls", of_all), ("samples", [*of_all, hits])):
+        path = tmp_path / f"{name}.cubex"
+        path.write_bytes(archive(files(calls, [Location("n", 0)], metrics)))
+        assert main(["analyze", str(path)]) == 0
+        page = capsys.readouterr().out
+        heads = [line.split() for line in page.splitlines() if "excl %" in line]
+        assert [name in head for head in heads] == [True, True]
+        tree = tree_of(part_of(read_cube(str(path))))
+        assert (
+            tree is not None and {"visits": name}.items() <= {each.key: each.title for each in columns_of(tree)}.items()
+        )

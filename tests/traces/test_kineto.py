@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.model.traces.levels import levels_of
 from gssr.model.traces.part import part_of
+from gssr.report.trace import describe
 from gssr.traces import event_columns, json_events
 from gssr.traces.join import join
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
@@ -201,7 +202,10 @@ def test_an_event_that_is_broken_is_left_out_and_counted(broken: str, tmp_path: 
     content = text(events).replace('"name": "n7"', broken)
     timeline = read(tmp_path, content)
     assert [name for name, *_ in spans(timeline)] == [f"n{n}" for n in range(20) if n != 7]
-    assert timeline.sources[0].left_out == 1 and "1 events could not be read" in timeline.sources[0].notes[0]
+    assert (
+        timeline.sources[0].left_out == 1
+        and "events that could not be read, and are left out: 1" in timeline.sources[0].notes[0]
+    )
 
 
 @pytest.mark.parametrize("form", ["pretty", "tight", "keys-behind"])
@@ -230,6 +234,23 @@ def test_a_packed_file_that_is_cut(tmp_path: Path) -> None:
         timeline = read(tmp_path, damaged)
         assert 1000 < len(timeline.intervals) < 1800
         assert any(said in note and "could be unpacked" in note for note in timeline.sources[0].notes)
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_of_a_file_that_is_cut_off_before_its_gpu_rows_it_is_not_known_that_there_are_none(
+    is_packed: bool, tmp_path: Path
+) -> None:
+    events = [span(f"name {random.Random(n).random()}", n, 1) for n in range(3000)]
+    whole = text([*events, kernel("gemm", 4000, 5)], **KEYS).encode()
+    whole = gzip.compress(whole) if is_packed else whole
+    for content, is_damaged in ((whole, False), (whole[: len(whole) // 2], True)):
+        timeline = read(tmp_path, content)
+        (source,) = timeline.sources
+        head = ", ".join(describe(analyze_timeline(timeline)))
+        assert source.is_damaged == is_damaged
+        assert ("no GPU's work in what could be read: the file is damaged" in head) == is_damaged
+        assert ("no GPU rows: the file is damaged, so they may be missing" in " ".join(source.notes)) == is_damaged
+        assert "was not on for GPUs" not in " ".join(source.notes) and "no GPU did anything" not in head
 
 
 def test_members_of_a_packed_file_follow_each_other(tmp_path: Path) -> None:
@@ -279,7 +300,7 @@ def test_begin_and_end_make_an_interval(tmp_path: Path) -> None:
     timeline = read(tmp_path, events)
     assert spans(timeline) == [("outer", 1_000, 4_000), ("inner", 2_000, 1_000), ("other", 2_500, 1_500)]
     assert timeline.sources[0].format == "chrome" and timeline.sources[0].left_out == 2
-    assert any("1 events of kinds" in note for note in timeline.sources[0].notes)
+    assert any(note.startswith("events of kinds") and note.endswith(": 1") for note in timeline.sources[0].notes)
     length, more = timeline.counters
     assert (length.name, length.time.tolist(), length.value.tolist()) == ("queue (length)", [1000, 2000], [2.0, 3.0])
     assert more.name == "queue (more)"

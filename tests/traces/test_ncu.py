@@ -218,7 +218,7 @@ def test_what_holds_no_launch_is_refused_in_a_sentence(
         ("[0] * (1 << 30)", "ncu-report says MemoryError"),
         ("while True: pass", "ncu-report (crashed on it, or it takes too much memory or time|got no further in 4 s)"),
         ("raise ValueError('a\\nb')", "ncu-report says ValueError"),
-        ("told['launches'][1]['name'] = None", "it is cut off behind 1 launches"),
+        ("told['launches'][1]['name'] = None", "it is cut off behind 1 launch"),
         ("told['launches'][0]['metrics']['gpu__time_duration.sum'] = ('', 1)", "ncu-report says MemoryError"),
         ("told['launches'] = []", "holds no launch that was profiled"),
     ],

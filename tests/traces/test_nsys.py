@@ -469,7 +469,7 @@ def test_rows_that_can_be_no_intervals_are_left_out_and_counted(tmp_path, bad):
     timeline = read_nsys(path)
     assert [row[0] for row in rows_of(timeline, Kind.KERNEL)] == [100, 120]
     assert (timeline.sources[0].n_events, timeline.sources[0].left_out) == (3, 1)
-    assert "1 rows without sound times are left out" in timeline.sources[0].notes
+    assert "rows without sound times, which are left out: 1" in timeline.sources[0].notes
 
 
 def test_what_is_no_number_elsewhere_is_unknown(tmp_path):

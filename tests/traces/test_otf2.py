@@ -216,6 +216,14 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(
     assert str(caught.value) == f"{copy}: can't be read: {lost} in it is no file but a pipe or a device"
 
 
+def test_an_archive_of_which_the_events_of_a_rank_end_early_is_damaged(copy: Path) -> None:
+    assert not open_traces([str(copy)]).timeline().sources[0].is_damaged
+    events = sorted((copy / "traces").glob("*.evt"))[0]
+    events.write_bytes(events.read_bytes()[: events.stat().st_size // 2])
+    (source,) = open_traces([str(copy)]).timeline().sources
+    assert source.is_damaged and any("its events end early" in note for note in source.notes)
+
+
 def test_an_archive_without_events_says_so(tmp_path: Path) -> None:
     with closing(Writer(tmp_path / "a")):
         pass

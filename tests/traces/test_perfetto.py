@@ -144,11 +144,12 @@ def test_what_is_not_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="without slices and counters on tracks: it has only ftrace_events"):
         read(tmp_path, maker)
     maker.slice(5, "a", 0, 5)
-    assert "3 packets of other kinds are left out (ftrace_events)" in read(tmp_path, maker).sources[0].notes
+    assert "packets of other kinds (ftrace_events), which are left out: 3" in read(tmp_path, maker).sources[0].notes
     event = maker.packet(3).track_event
     event.track_uuid, event.legacy_event.phase = 5, ord("b")
     assert (
-        "4 packets of other kinds are left out (ftrace_events, legacy_event)" in read(tmp_path, maker).sources[0].notes
+        "packets of other kinds (ftrace_events, legacy_event), which are left out: 4"
+        in read(tmp_path, maker).sources[0].notes
     )
     with pytest.raises(TraceError, match="it has no events"):
         read(tmp_path, Maker())

@@ -56,10 +56,20 @@ def test_the_page_and_other_metrics_say_it_by_gpu(tmp_path: Path, capsys: pytest
     assert flops == {str(at): 1e12 * (at == 5) for at in range(7)}
 
 
+def test_no_gpu_differs_where_all_take_equally_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for of_second, differs in ((205_000, False), (210_000, True)):
+        kernels = node("a", ns=205_000), node("b", ns=of_second, gpu=1)
+        assert main(["analyze", "-v", "high", _written(tmp_path, [node("ROOT", *kernels)])]) == 0
+        page = capsys.readouterr().out
+        assert ("Which GPU differs?" in page) == differs
+        assert "no time of a GPU's work is in the trace" in " ".join(page.split())
+        assert "no work of a GPU" not in page
+
+
 def test_what_belongs_to_no_gpu_is_said(tmp_path: Path) -> None:
     two = node("both", node("a", ns=1), node("b", ns=2, gpu=1), flops=5.0)
     (source,) = read_proton(_written(tmp_path, [node("ROOT", two)])).sources
-    assert source.notes == ("1 values of scopes with kernels on several GPUs are left out",)
+    assert source.notes == ("values of scopes with kernels on several GPUs, which are left out: 1",)
 
 
 @pytest.mark.parametrize(

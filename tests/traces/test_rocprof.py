@@ -102,6 +102,21 @@ def test_a_lone_file_is_read_as_far_as_it_goes(written: Written, tmp_path: Path)
     assert len(found.intervals) == len(rows) - 1 and {track.kind for track in found.tracks} == {"gpu_stream"}
 
 
+def test_that_the_last_line_of_a_csv_is_cut_off_is_said_once(
+    written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernels = next(path for path in as_csv(written.path, written.tables[0], tmp_path) if "kernel" in path.name)
+    whole = kernels.read_text().splitlines()
+    alone = tmp_path / "alone" / "a_kernel_trace.csv"
+    alone.parent.mkdir()
+    for content, is_cut in (("\n".join(whole), False), ("\n".join([*whole[:-1], whole[-1][:-40]]), True)):
+        alone.write_text(content)
+        assert main(["analyze", str(alone)]) == 0
+        page = " ".join(capsys.readouterr().out.split())
+        assert page.count("left out") == is_cut
+        assert ("a_kernel_trace.csv: the last line of a_kernel_trace.csv is cut off, and left out" in page) == is_cut
+
+
 def test_a_page_is_made_of_it(written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = as_csv(written.path, written.tables[0], tmp_path)
     assert main(["analyze", "-v", "low", str(files[1])]) == 0

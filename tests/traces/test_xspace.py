@@ -188,7 +188,10 @@ def test_events_of_odd_times_are_left_out(tmp_path: Path) -> None:
     found = read(
         tmp_path, profile(plane.event("Stream #1", "c", 5, -(1 << 62)).event("Stream #1", "d", 1 << 62, 1 << 62))
     )
-    assert found.sources[0].left_out == 2 and "2 events without sound times" in found.sources[0].notes[0]
+    assert (
+        found.sources[0].left_out == 2
+        and "events without sound times, which are left out: 2" in found.sources[0].notes[0]
+    )
 
 
 def test_a_file_of_more_events_than_it_can_hold_is_refused(tmp_path: Path) -> None:

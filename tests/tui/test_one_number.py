@@ -134,6 +134,22 @@ def test_a_mean_is_of_whole_intervals_wherever_the_window_ends(folder: str, low:
     assert used["gemm"].n == in_sight.sum() and used["gemm"].mean == pytest.approx(own.length[in_sight].mean())
 
 
+def test_an_annotation_on_a_gpu_takes_none_of_its_time(tmp_path: Path) -> None:
+    """Two kernels, of 30 and 10 µs, lie within a range of 100 µs that the tool has projected onto their stream."""
+    events = [
+        {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": dur, "args": {"device": 0, "stream": 7}}
+        for cat, name, ts, dur in (
+            ("gpu_user_annotation", "step", 0, 100), ("kernel", "gemm", 10, 30), ("kernel", "norm", 50, 10),
+        )
+    ]  # fmt: skip
+    head = {"schemaVersion": 1, "baseTimeNanoseconds": 1767225600000000000}
+    (tmp_path / "rank0.json").write_text(json.dumps(head | {"traceEvents": events}))
+    frame = _frame(str(tmp_path), Query(columns=100, rows=10))
+    assert frame.part is not None
+    used = names_in(frame, frame.part, View(screen="time"), frame.first, frame.last)
+    assert [(each.name, each.total) for each in used] == [("gemm", 30_000), ("norm", 10_000)]
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [(36e3, "10 h"), (2 * 86400.0, "2 days"), (7990 * 3600.0, "333 days"), (4e8, "4,630 days")],

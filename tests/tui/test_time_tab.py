@@ -511,11 +511,31 @@ def test_the_title_of_counters_says_what_their_numbers_are() -> None:
 
     async def steps(pilot: Pilot[int]) -> None:
         await to_time(app, pilot)
-        await until(pilot, lambda: "counters: each cell's mean, ≤ the greatest" in seen(app))
+        await until(pilot, lambda: "counters: each cell's mean, left ≤ the greatest value" in seen(app))
         await pilot.press("right")
         await until(pilot, lambda: "counters: each cell's mean, left that at the cursor" in seen(app))
 
     work(app, steps, (80, 24))
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_greatest_value_of_a_counter_is_a_value_and_no_mean_of_a_cell(width: int) -> None:
+    """One value of 500 is 7, for a moment, the others are 1."""
+    trace = training(1)
+    at = np.linspace(trace.intervals.start.min(), trace.intervals.start.max(), 500).astype(np.int64)
+    value = np.ones(500)
+    value[50] = 7.0
+    counter = trace.counters[0]._replace(name="waiting", unit="", mode="gauge", time=at, value=value, track=-1)
+    app = of_trace(replace(trace, counters=(counter,)))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_time(app, pilot)
+        await until(pilot, lambda: "waiting" in seen(app))
+        assert "≤ 7 " in seen(app)
+        await pilot.press("w", "w")
+        await until(pilot, lambda: "≤ 1 " in seen(app))
+
+    work(app, steps, (width, 24))
 
 
 def test_a_counter_says_its_greatest_value_in_full() -> None:

@@ -118,11 +118,13 @@ class GridLines:
 @dataclass(frozen=True, slots=True)
 class CounterLine:
     """A counter's mean over all GPUs that have it: ``values`` float64[n_columns], NaN where it is not known; ``full``:
-    its greatest value in the whole trace, 1 for a ratio."""
+    the greatest mean in the whole trace, 1 for a ratio; ``greatest``: the greatest single value on any of these GPUs in the
+    time of the columns, NaN if there is none."""
 
     metric: str
     values: Floats
     full: float
+    greatest: float
 
 
 class Around(NamedTuple):

@@ -547,10 +547,11 @@ def _counter(
     level: Level, metric: str, line_of: Ints, begin: int, step: int, n: int, whole: tuple[int, int]
 ) -> CounterLine:
     """Average a counter in ``n`` columns of ``step`` ns from ``begin`` on, on one line. ``line_of``: 0 for the rows that
-    count, -1 for others. The full scale of the result is 1 for a ratio, else the greatest value over the ``whole`` trace
+    count, -1 for others. The full scale of the result is 1 for a ratio, else the greatest mean over the ``whole`` trace
     (begin and end, ns) and these columns."""
     values = _divided(*level.values(metric, line_of, 1, begin, step, n))[0]
     course = _divided(*level.values(metric, line_of, 1, whole[0], max((whole[1] - whole[0]) // n, 1), n))[0]
     known = np.append(course, values)
     of_ratio = metric.startswith(f"{OF_COUNTER}{RATIO}:") and bool(np.isfinite(known).any())
-    return CounterLine(metric, values, 1.0 if of_ratio else float(np.nanmax(known, initial=0.0)))
+    full = 1.0 if of_ratio else float(np.nanmax(known, initial=0.0))
+    return CounterLine(metric, values, full, level.greatest_value(metric, line_of >= 0, begin, begin + n * step))

@@ -717,14 +717,14 @@ def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
     """Tell which kinds of records a trace has; TraceAnalysis lists the names."""
     kinds = part.n_by_kind > 0
     there = {
+        "intervals": len(part.timeline.intervals),
         "kernels": len(part.gpus),
         "copies": kinds[Kind.MEMCPY] or kinds[Kind.MEMSET],
+        "copy_work": _has_work(part, links, Category.COPY),
         "calls": kinds[Kind.RUNTIME] or kinds[Kind.DRIVER],
         "launches": (links.call >= 0).any(),
         "ranges": kinds[Kind.CPU_OP] or kinds[Kind.RANGE] or kinds[Kind.PYTHON],
-        "communication": any(
-            (part.category[links.rows[some]] == Category.COMMUNICATION).any() for some in in_parts(len(links.rows))
-        ),
+        "communication": _has_work(part, links, Category.COMMUNICATION),
         "steps": len(own_steps) > 1,
         "pageable": part.timeline.pageable is not None,
         "shapes": any(shape.operator in SHAPED for shape in part.timeline.shapes),
@@ -734,6 +734,11 @@ def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
         "captures": len(part.named(_CAPTURES.search, Kind.RUNTIME, Kind.DRIVER)),
     }
     return frozenset(name for name, yes in there.items() if yes)
+
+
+def _has_work(part: TracePiece, links: Links, category: Category) -> bool:
+    """Tell whether any work of a GPU is of a category."""
+    return any((part.category[links.rows[some]] == category).any() for some in in_parts(len(links.rows)))
 
 
 def _lengths(

@@ -20,6 +20,8 @@ from gssr.traces.timeline import Category, Kind, Profile, Timeline, Track
 
 _NUMBER = re.compile(r"[\W_]*\d+$")
 TIME, VISITS = "time", "visits"
+_HITS = "hits"
+"""A metric that Score-P measures only if it samples the program."""
 COMMUNICATION = ("mpi", "shmem", "communication")
 """Paradigms in which ranks wait for one another; of traces a category."""
 _WORK = (
@@ -93,6 +95,11 @@ class CallTree:
             unknown = np.full((len(self), len(self.places)), np.nan)
             self._made[metric] = self.make(metric) if self.has(metric) else Values(unknown, unknown)
         return self._made[metric]
+
+    @property
+    def visits_noun(self) -> str:
+        """The word for what VISITS counts: calls, or samples in which a function, or what it called, ran."""
+        return "samples" if self.has(_HITS) else "calls"
 
     @property
     def by_rank(self) -> bool:

@@ -2,6 +2,7 @@
 
 What a GPU's time counts as is decided where the page decides it: gssr.model.traces.trace_results.TYPES."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -429,6 +430,17 @@ class Level:
             weight[rows] += known
         return total, weight
 
+    def greatest_value(self, counter: str, wanted: Flags, begin: int, end: int) -> float:
+        """Find the greatest value that a counter, named as a metric, has between two times (ns) on the rows that are
+        ``wanted`` [n rows]; counters of no track are everybody's. NaN if it has none."""
+        found = math.nan
+        for each in self._part.timeline.counters:
+            owner = self.owner_of[each.track] if each.track >= 0 else -1
+            if counter_name(each) == counter and (each.track < 0 or (owner >= 0 and wanted[owner])):
+                values = values_between(each, begin, end)
+                found = float(np.fmax(found, np.fmax.reduce(values, initial=math.nan)))
+        return found
+
     def _of_own(
         self, own: Custom, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
@@ -536,6 +548,10 @@ class Group(Level):
     ) -> tuple[Floats, Floats]:
         return self._base._counted(metric, self._lines(line_of), n_lines, begin, width, n)
 
+    def greatest_value(self, counter: str, wanted: Flags, begin: int, end: int) -> float:
+        """Find the greatest value on the rows of the base that belong to the ``wanted`` ones."""
+        return self._base.greatest_value(counter, wanted[self._line_of], begin, end)
+
 
 def _is_counted(metric: str) -> bool:
     return metric == _LAUNCHES or metric.startswith((OF_COUNTER, OF_OWN))
@@ -560,6 +576,20 @@ def over_time(counter: Counter, edges: Ints) -> tuple[Floats, Floats]:
         summed = (value - value[0]) * 1e9
     inside = np.clip(edges, time[0], time[-1])
     return np.diff(np.interp(inside, time, summed)), np.diff(inside)
+
+
+def values_between(counter: Counter, begin: int, end: int) -> Floats:
+    """Return the values that a counter has at any time from ``begin`` to ``end`` (ns), per second those of a total: of a
+    gauge also the one that still holds at ``begin``, of the others also that of the time around ``end``."""
+    time, value = counter.time, counter.value
+    if counter.mode == "gauge":
+        first = max(int(np.searchsorted(time, begin, "right")) - 1, 0)
+        return value[first : int(np.searchsorted(time, end))]
+    first, last = int(np.searchsorted(time, begin, "right")), int(np.searchsorted(time, end)) + 1
+    if counter.mode == "rate":
+        return value[max(first, 1) : last]
+    rates = np.diff(value) * 1e9 / np.maximum(np.diff(time), 1)
+    return np.asarray(rates[max(first, 1) - 1 : last - 1], np.float64)
 
 
 # Who there is

@@ -306,13 +306,14 @@ class CallTotals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TraceAnalysis:
-    """All that is found out. ``holds``: which of "kernels", "copies", "calls", "launches", "ranges", "communication",
-    "steps", "pageable", "multiplications" (operators that multiply matrices), "shapes" (of these) the trace has, "torch" of
-    a program in PyTorch, "captures" of one that captures CUDA graphs, and "tree" where it has calls and no kernels;
-    ``tree``: the calls. ``calls``: totals of those calls that rules look at. ``whole``: no window was asked for;
-    ``selected``: only some tracks were. ``idle``: count and ns by cause. ``lengths``: tables of lengths by their names;
-    ``kernels_by_rank``: that of the kernels of each GPU. ``metrics``: those of one's own. ``places``: what each GPU is
-    called. Empty is what was not asked for (gssr.model.traces.analyze_trace)."""
+    """All that is found out. ``holds``: which of "kernels", "copies", "copy_work" (copies, those by kernels too),
+    "calls", "launches", "ranges", "communication", "steps", "pageable", "multiplications" (operators that multiply
+    matrices), "shapes" (of these), "intervals" (any at all) the trace has, "torch" of a program in PyTorch,
+    "captures" of one that captures CUDA graphs, and "tree" where it has calls and no kernels; ``tree``: the calls.
+    ``calls``: totals of those calls that rules look at. ``whole``: no window was asked for; ``selected``: only some
+    tracks were. ``idle``: count and ns by cause. ``lengths``: tables of lengths by their names; ``kernels_by_rank``:
+    that of the kernels of each GPU. ``metrics``: those of one's own. ``places``: what each GPU is called. Empty is
+    what was not asked for (gssr.model.traces.analyze_trace)."""
 
     sources: tuple[TraceSource, ...]
     clock: Clock

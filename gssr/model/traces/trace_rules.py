@@ -41,8 +41,9 @@ from gssr.model.verdicts.table import (
 from gssr.model.verdicts.words import percent, took
 
 _NEEDS = {
-    "kernels": "no work of a GPU is in the trace",
+    "kernels": "no time of a GPU's work is in the trace",
     "copies": "no copies are in the trace",
+    "copy_work": "no copies are in the trace",
     "calls": "no calls of CUDA or HIP are in the trace",
     "launches": "the trace does not tell what launched the GPUs' work",
     "ranges": "no operators or ranges are in the trace",
@@ -225,9 +226,11 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
 )  # fmt: skip
 def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if one GPU spends clearly less time in communication than the others, so that they seem to wait for it. None
-    if the difference to the median of the others is below the threshold. Raises Unknown for a single GPU."""
+    if the difference to the median of the others is below the threshold. Raises Unknown for a single GPU, and if a file is
+    damaged."""
     if len(trace.gpus) < 2:
         raise Unknown("there is one GPU")
+    _refuse_damaged(trace)
     spent = np.array([gpu.communication_ns for gpu in trace.gpus], np.float64)
     least = int(spent.argmin())
     middle = float(np.median(np.delete(spent, least)))
@@ -294,7 +297,7 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         finding_in_words(
             "per_launch",
             n / max(launches, 1),
-            f"{n:,} such calls, {launches:,} launches (reported from {percent(per)} on)",
+            f"{n:,} such calls, {launches:,} launch{'' if launches == 1 else 'es'} (reported from {percent(per)} on)",
             per,
         ),
         _of_time(trace, lost, rule, "idle after such calls, until the host launched the next work"),
@@ -395,7 +398,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
     _shares("in copies and fills of memory, and neither computation nor communication meanwhile", 0.1, 0.3),
     "Copy the next part on a stream of its own, from pinned memory, while this one is computed; keep on the GPU what is "
     "used again, and copy less (smaller types, nothing twice).",
-    needs=(("kernels",), ("copies",)),
+    needs=(("kernels",), ("copy_work",)),
 )  # fmt: skip
 def exposed_copies(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if GPUs spend long in copies and sets without computing or communicating at the same time."""
@@ -648,10 +651,11 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 )  # fmt: skip
 def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if the ranks spend unequal time outside communication, and a good part of all time in it, where the others
-    wait. Raises Unknown for a single rank."""
+    wait. Raises Unknown for a single rank, and if a file is damaged."""
     tree, spent, rest = _communication(trace)
     if not tree.by_rank:
         raise Unknown("there is one rank")
+    _refuse_damaged(trace)
     found = call_tree.spread(rest[None])
     late, share = float(found.imbalance[0]), float(spent.sum() / max((spent + rest).sum(), 1))
     if late < rule.at("warning") or share < rule.at("communication"):
@@ -673,6 +677,12 @@ def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         ),
     )
     return RuleMatch(words, evidence, rule.graded(late), _span(trace))
+
+
+def _refuse_damaged(trace: TraceAnalysis) -> None:
+    """Raise Unknown if a file is cut off or damaged: what is left of one rank tells neither who is late nor what all do."""
+    if any(source.is_damaged for source in trace.sources):
+        raise Unknown("a file is damaged: what a rank did may be missing")
 
 
 def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Floats]:
@@ -698,8 +708,10 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
     needs=(("tree",),),
 )  # fmt: skip
 def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match call trees in which MPI, SHMEM or another paradigm of communication takes much of the ranks' time."""
+    """Match call trees in which MPI, SHMEM or another paradigm of communication takes much of the ranks' time. Raises
+    Unknown if a file is damaged."""
     tree, spent, rest = _communication(trace)
+    _refuse_damaged(trace)
     all_ns = float((spent + rest).sum())
     share = float(spent.sum() / max(all_ns, 1))
     if share < rule.at("warning"):

@@ -29,6 +29,15 @@ COLUMNS = (
 )
 
 
+def columns_of(tree: CallTree) -> tuple[CallColumn, ...]:
+    """Return the columns of a tree, in which a program that was sampled has samples in the place of calls."""
+    about = "in how many samples it, or what it called, ran"
+    return tuple(
+        each._replace(title="samples", help=about) if each.key == "visits" and tree.visits_noun == "samples" else each
+        for each in COLUMNS
+    )
+
+
 class Outline(NamedTuple):
     """The calls in sight, ``nodes`` in their order.
 

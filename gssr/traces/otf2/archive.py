@@ -406,6 +406,7 @@ class _Reader:
         source = TraceSource(
             self._path, "otf2", archive.tool, archive.version, None, hosts.pop() if len(hosts) == 1 else None,
             self._n_events, self._counts["backwards"] + self._counts["alone"], tuple(self._list_notes(archive)),
+            is_damaged=bool(self._cut),
         )  # fmt: skip
         clock = Clock() if own.unix_ns is None else Clock(own.unix_ns, "unix")
         return Timeline(

@@ -13,7 +13,16 @@ from gssr.model.traces.call_tree import COMMUNICATION, CallTree, places_text, sp
 from gssr.render.cells import clean, fit
 from gssr.render.columns import area
 from gssr.render.roles import Role, Row, Span
-from gssr.report.live.call_outline import COLUMNS, NAME, Outline, metric_of_tree, numbers_of, outline_of, value_text
+from gssr.report.live.call_outline import (
+    COLUMNS,
+    NAME,
+    Outline,
+    columns_of,
+    metric_of_tree,
+    numbers_of,
+    outline_of,
+    value_text,
+)
 from gssr.report.live.times_of_run import in_part, part_text
 from gssr.tui.keys import key
 from gssr.tui.shared.line_table import MARK, Heading, LineTable
@@ -99,7 +108,7 @@ class CallTreeTable(LineTable):
         if self._tree is None:
             return []
         x, found = MARK, []
-        for column in COLUMNS:
+        for column in columns_of(self._tree):
             if self.size.width >= column.least:
                 found.append(Heading(column.key, column.title, x, x + column.size, column.help))
                 x += column.size

@@ -32,6 +32,8 @@ _BESIDE = ("host:cpu_utilization", "host:read_bytes", "host:net_rx_bytes", "host
 """Metrics of the nodes that stand beside those of GPUs, the ones that loading data needs first."""
 _TABLE = 4
 """Rows from which the table stands below the interval."""
+_NO_TIME = (Kind.MARK, Kind.GPU_RANGE)
+"""Kinds that take no time: a range on a GPU lasts from its first kernel to its last, which have names of their own."""
 
 
 _VALUE = 10
@@ -175,7 +177,7 @@ class Details(RowsPanel):
 def names_in(result: Result, part: TracePart, view: View, low: float, high: float) -> list[NameUse]:
     """Sum the time that each name took between ``low`` and ``high`` (s) on the tracks that are looked at, the longest
     first. Intervals count with the part inside, in the mean with their whole length; nested ones count each. Marks do not
-    count. Empty if there are none."""
+    count, nor do annotations on GPUs. Empty if there are none."""
     own = part.trace.intervals
     begin, end = round(low * NS), round(high * NS)
     if view.opened and part.lanes is not None:
@@ -186,7 +188,7 @@ def names_in(result: Result, part: TracePart, view: View, low: float, high: floa
         last = int(np.searchsorted(own.start, end))
         places = first + np.flatnonzero(rows_looked_at(result, view)[part.level.owner_of[own.track[first:last]]])
     start, stop = own.start[places], own.start[places] + own.length[places]
-    inside = (stop > begin) & (start < end) & (own.kind[places] != Kind.MARK)
+    inside = (stop > begin) & (start < end) & ~np.isin(own.kind[places], _NO_TIME)
     places, time = places[inside], np.minimum(stop[inside], end) - np.maximum(start[inside], begin)
     if not len(places):
         return []

@@ -43,7 +43,7 @@ class Tracks(TimePanel):
         """Draw from this result from now on, in as many lines as there are rows; hidden if there are none."""
         super().show(result, view)
         at_most = "<=" if self.glyphs.levels.isascii() else "≤"
-        left = f"{at_most} the greatest" if view.cursor is None else "left that at the cursor"
+        left = f"left {at_most} the greatest value" if view.cursor is None else "left that at the cursor"
         self.border_title = f"counters: each cell's mean, {left}" if result.part is not None else "phases and steps"
         n = self.rows_of(result)
         self.display = n > 0
@@ -99,14 +99,12 @@ class Tracks(TimePanel):
         return [Segment(text, self.palette.style("series"))]
 
     def _counter(self, result: Result, counter: CounterLine, cells: Cells) -> TrackRow:
-        """Draw a counter of a trace; its value is that at the time cursor, or without one what no cell's mean exceeds."""
+        """Draw a counter of a trace; its value is the mean at the time cursor, or without one the greatest single value."""
         assert result.part is not None
         grid = result.part.columns or result.grid
         values = average_into_columns(counter.values[None], grid.start, grid.width, cells.start, cells.end, cells.n)[0]
         at = None if self.view.cursor is None else cells.at(self.view.cursor)
-        known = values[np.isfinite(values)]
-        value = float(values[at]) if at is not None else float(known.max()) if len(known) else float("nan")
-        text = counter_text(counter.metric, value)
+        text = counter_text(counter.metric, counter.greatest if at is None else float(values[at]))
         drawn = self._marks(values / (counter.full or 1.0))
         at_most = "<=" if self.glyphs.levels.isascii() else "≤"
         return TrackRow(metric_of(counter.metric).label, text if at is not None else f"{at_most} {text}", drawn)

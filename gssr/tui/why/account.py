@@ -12,6 +12,7 @@ from textual.widgets.tree import TreeNode
 from gssr.model.breakdown.categories import BRANCHES, CATEGORIES
 from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.live.live_result import Result
+from gssr.model.verdicts.words import no_gpus_text
 from gssr.render.breakdown import LEAST_SHOWN, LOOKS, headline
 from gssr.render.cells import clean, fit
 from gssr.render.scale import fixed, percent
@@ -119,9 +120,10 @@ class AccountTree(Drawing, Tree[str]):
         breakdown = None if judgement is None else judgement.breakdown
         told = (id(breakdown), self.content_size.width, self.palette.theme)
         went = "where the GPU time goes" if result.is_live else "where the GPU time went"
-        has_gpus = result.part is None or breakdown is not None
         self.border_title = (
-            in_part(went, judged_part_text(result)) if has_gpus else "no GPU did anything that was traced"
+            in_part(went, judged_part_text(result))
+            if result.part is None or breakdown is not None
+            else no_gpus_text(result.part.trace.sources)
         )
         if told == self._told:
             return

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import CPU, Events, gpu
 
+from gssr.model.live.live_result import Query, UnreadableError
+from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces.analyze_trace import analyze_ranks, analyze_timeline, analyze_timelines, combined
 from gssr.model.traces.lengths import statistics
 from gssr.model.traces.tables import NSYS, TABLES, as_nsys, launch_numbers, rows_of
@@ -531,3 +533,11 @@ def test_a_trace_without_lengths_says_so_and_where_its_values_are() -> None:
     marks = Events().add(Kind.MARK, "now", 5, 0, CPU).timeline()
     page = "\n".join(map(text_of, trace_page(analyze_timeline(marks), PageOptions(80, False, "medium"))))
     assert "nothing in it has a length: gssr tui shows when it happened" in page
+
+
+def test_of_a_trace_that_holds_no_intervals_page_and_screen_say_the_same() -> None:
+    nothing = Events().timeline()
+    page = "\n".join(map(text_of, trace_page(analyze_timeline(nothing), PageOptions(80, False, "medium"))))
+    assert "holds no intervals" in page and "gssr tui" not in page
+    with pytest.raises(UnreadableError, match="holds no intervals"):
+        WatchedTrace("a", lambda: nothing).read_result(Query(), quick=False)

@@ -136,13 +136,25 @@ def test_operators_and_steps_say_what_share_of_the_peak_they_are(tmp_path: Path)
     ]
     assert [step.flops for step in trace.steps] == [768 * ONE, 512 * ONE]
     assert trace.steps[0].mfu == pytest.approx(768 * ONE / 900e-6 / peak)
-    assert "TFLOP/s matrix products: 22.4, 2.3 % of H100 SXM5's peak (dense BF16) while they run" in page(trace)
+    assert (
+        "TFLOP/s matrix products whose shapes are known (100.0 % of the kernel time): 22.4, 2.3 % of H100 SXM5's peak "
+        "(dense BF16) while they run" in page(trace)
+    )
 
 
 def test_of_an_unknown_model_the_rate_is_known_and_the_share_is_not(tmp_path: Path) -> None:
     trace = analyze_timeline(of(tmp_path / "trace.json", shaped(10, 1, 512), "Mystery"))
     assert trace.flops[0].flops_per_s is not None and trace.flops[0].mfu is None and trace.steps[0].mfu is None
-    assert "TFLOP/s matrix products: 26.8 while they run" in page(trace)
+    assert "TFLOP/s matrix products whose shapes are known (100.0 % of the kernel time): 26.8 while they run" in page(
+        trace
+    )
+
+
+def test_kernels_that_no_matrix_product_of_known_shape_launched_are_left_out_of_the_share(tmp_path: Path) -> None:
+    """The product takes 40 µs, a kernel of an operator of one's own 120 µs."""
+    events = [*shaped(10, 1, 512), kernel("fused_moe", 500, 120, correlation=9)]
+    found = page(analyze_timeline(of(tmp_path / "trace.json", events, "Mystery")))
+    assert "matrix products whose shapes are known (25.0 % of the kernel time): " in found
 
 
 def test_without_shapes_a_sentence_says_how_to_record_them(tmp_path: Path) -> None:
@@ -154,7 +166,7 @@ def test_without_shapes_a_sentence_says_how_to_record_them(tmp_path: Path) -> No
     assert "TFLOP/s unknown: no shapes were recorded: record_shapes=True of torch.profiler records them" in page(trace)
     odd = analyze_timeline(of(tmp_path / "odd.json", shaped(10, 1, 5, **{"Input Dims": [[7]]}) + shaped(300, 2, 5)))
     assert {each.flops for each in odd.flops} == {5 * ONE, None} and odd.steps[0].flops is None
-    assert "TFLOP/s 1 of 2 matrix products:" in page(odd)
+    assert "TFLOP/s matrix products whose shapes are known (1 of 2, " in page(odd)
 
 
 def test_shapes_are_the_same_however_the_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from gssr.model.traces.analyze_trace import analyze_timeline, combined
 from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.model.traces.trace_rules import IN_TORCH, TABLE, judge_trace
 from gssr.model.verdicts.table import REGISTERED
-from gssr.traces.timeline import Clock, Kind, Measured, Profile, Timeline
+from gssr.traces.timeline import Clock, Kind, Measured, Profile, Timeline, TraceSource
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 
@@ -244,6 +244,30 @@ def test_ranks_that_are_alike_and_what_sets_up_communication_give_no_verdict() -
     assert not profile((10, 1, 0.5), (10.5, 0.5, 0.5)).verdicts
     codes = [verdict.code for verdict in profile((10, 10, 0), (20, 0, 0), (10, 10, 0)).verdicts]
     assert codes == ["uneven_ranks"]  # which explains the share of communication
+
+
+@pytest.mark.parametrize(
+    ("code", "whole"), [("uneven_ranks", profile((10, 10, 0), (20, 0, 0))), ("straggling_rank", ranks(20 * MS))]
+)
+def test_ranks_are_not_compared_if_a_file_is_damaged(code: str, whole: TraceAnalysis) -> None:
+    assert code in [verdict.code for verdict in whole.verdicts]
+    cut = replace(whole, sources=(TraceSource("rank0.json", "kineto", is_damaged=True),))
+    judged = judge_trace(cut, TABLE)
+    assert not {code, "communication_share"} & {verdict.code for verdict in judged.verdicts}
+    assert judged.abstentions[code] == "a file is damaged: what a rank did may be missing"
+
+
+def test_copies_by_kernels_are_judged_as_copies() -> None:
+    """AMD's runtime copies by a kernel; the page shows its time as exposed copies."""
+
+    def of_second(name: str) -> TraceAnalysis:
+        events = Events()
+        events.launched("gemm", 0, 20 * US, 10 * MS, gpu())
+        events.launched(name, 15 * MS, 15 * MS + 20 * US, 10 * MS, gpu())
+        return analyze_timeline(events.timeline())
+
+    assert "exposed_copies" in [verdict.code for verdict in of_second("__amd_rocclr_copyBuffer").verdicts]
+    assert of_second("norm").abstentions["exposed_copies"] == "no copies are in the trace"
 
 
 def test_what_a_graph_launches_is_not_launched_one_by_one() -> None:
