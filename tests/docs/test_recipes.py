@@ -43,7 +43,7 @@ def test_gssrs_environment_comes_after_the_readers_own_in_path() -> None:
     """Else ``python train.py`` would run with GSSR's Python, which lacks the program's packages."""
     pages = (DOCS / "start.md", DOCS / "install.md")
     set_to = [found for page in pages for found in re.findall(r"export PATH=(\S+)", page.read_text(encoding="utf-8"))]
-    assert len(set_to) == 4 and all(found.startswith("$PATH:") for found in set_to)
+    assert len(set_to) == 5 and all(found.startswith("$PATH:") for found in set_to)
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda block: str(block.line))

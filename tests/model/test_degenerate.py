@@ -127,8 +127,8 @@ def test_a_run_that_was_cut_off_counts_up_to_its_last_sample(record: Record, exa
 
 
 def test_notes_say_what_the_recording_lacks_in_order_of_weight(record: Record) -> None:
-    gpu, time = ticks(1, 40)
-    whole = analyze(record(gpu, time, random_values(40, 2, 0.0)))
+    gpu, time = ticks(1, 80)
+    whole = analyze(record(gpu, time, random_values(80, 2, 0.0)))
     assert whole.notes == ()
     lost = replace(whole, state="lost", n_gaps=2000, exact=False)
     last = datetime(2026, 5, 1, 12, 0, 3).timestamp()
