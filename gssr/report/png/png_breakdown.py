@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import fill
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gssr.model.results import Analysis
@@ -19,7 +18,7 @@ _BAR, _OVER_TIME = 0.5, 2.6
 _LINE = 0.24
 """Inches: of the bar, of the shares along time, and of a line of the legend."""
 _TITLE = 108
-"""Characters of a line of the sentence, in letters of 10 points, that the picture has room for."""
+"""Characters of the sentence that the picture has room for in letters of 10 points; a longer one has smaller letters."""
 _LEAST_WRITTEN = 0.05
 """Share of the bar that a part needs for its percentage."""
 
@@ -34,7 +33,7 @@ def breakdown_png(analysis: Analysis, file: BinaryIO) -> None:
     lines = legend_lines(drawing) + len(remarks)
     with new_picture(analysis, [_BAR, _LINE * lines, _OVER_TIME], file, "Where does the GPU time go?") as (_, panels):
         draw_bar(panels[0], drawing)
-        panels[0].set_title(fill(drawing.headline, _TITLE), fontsize=10)
+        panels[0].set_title(drawing.headline, fontsize=10 * min(_TITLE / len(drawing.headline), 1.0))
         draw_legend(panels[1], drawing, 9.0, remarks)
         draw_shares_over_time(panels[2], analysis, drawing)
 
