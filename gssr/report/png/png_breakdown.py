@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gssr.model.results import Analysis
+from gssr.render.cells import fit
 from gssr.render.scale import percent
 from gssr.report.breakdown import breakdown_remarks
 from gssr.report.breakdown_drawing import BreakdownDrawing, breakdown_drawing
@@ -33,7 +34,8 @@ def breakdown_png(analysis: Analysis, file: BinaryIO) -> None:
     lines = legend_lines(drawing) + len(remarks)
     with new_picture(analysis, [_BAR, _LINE * lines, _OVER_TIME], file, "Where does the GPU time go?") as (_, panels):
         draw_bar(panels[0], drawing)
-        panels[0].set_title(drawing.headline, fontsize=10 * min(_TITLE / len(drawing.headline), 1.0))
+        text = fit(drawing.headline, 2 * _TITLE, "…")  # names may be long
+        panels[0].set_title(text, fontsize=10 * min(_TITLE / len(text), 1.0))
         draw_legend(panels[1], drawing, 9.0, remarks)
         draw_shares_over_time(panels[2], analysis, drawing)
 
