@@ -65,6 +65,7 @@ def test_no_percentile_of_a_window_is_further_off_than_is_said(record: Record, s
             same_but_for_percentiles(raw, rolled)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # half of the window lacks a metric
 @settings(max_examples=3)
 @given(streams)
 def test_where_bounds_would_be_wide_samples_are_read(record: Record, stream) -> None:  # type: ignore[no-untyped-def]

@@ -62,9 +62,8 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> tup
         return active, True
     if dense < SMALL_SM:  # nothing but sparse kernels: collectives do no arithmetic
         flops = evidence.series.get("flop_active")
-        waits = flops is not None and float(np.nanmean(flops)) < CLEARLY * float(
-            np.nanmean(evidence.series["sm_active"])
-        )
+        busy = CLEARLY * float(np.nanmean(evidence.series["sm_active"]))
+        waits = flops is not None and np.isfinite(flops).any() and float(np.nanmean(flops)) < busy
         return active, not waits
     if dense < DENSE_SM:  # even the densest bins may be mixtures: they are where links carry what collectives would
         sparse = _unmixed(active, ratio, DENSE_SM, COLLECTIVE_SM)
