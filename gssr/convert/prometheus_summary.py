@@ -32,7 +32,7 @@ _MEANS = {
     if BY_NAME[name].kind in ("gauge", "rate")
 }
 """Of every metric that has a mean, by its name in the catalogue."""
-Line = tuple[Family, dict[str, object], float]
+_Line = tuple[Family, dict[str, object], float]
 """A metric of the text, the labels of a value, and the value."""
 
 
@@ -62,7 +62,7 @@ def _last_on_each_gpu(runs: Sequence[RunReader]) -> dict[RunReader, list[int]]:
     return found
 
 
-def _lines(reader: RunReader, rules: RuleTable, positions: Sequence[int]) -> Iterator[Line]:
+def _lines(reader: RunReader, rules: RuleTable, positions: Sequence[int]) -> Iterator[_Line]:
     """Yield all that is written of a run's GPUs at these positions."""
     result = analyze(reader, Options(rules=rules, phases=False))
     breakdown = result.judgement.breakdown

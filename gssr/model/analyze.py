@@ -164,10 +164,10 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     unjudged = said.too_few and f"not judged: {said.too_few}"
     energy = describe_energy(total.joules, total.counted_joules, total.n_rows, energy_j)
     is_unsure = said.breakdown is not None and not said.too_few and has_few_samples(span.seconds, interval)
-    causes = is_unsure and (
-        f"fewer than {FEWEST_FOR_CAUSES} samples of each GPU: another run of the same job may be given other causes of idle "
-        "time"
+    few = (
+        f"fewer than {FEWEST_FOR_CAUSES} samples of each GPU: another run of the same job may be given other causes of"
     )
+    causes = f"{few} idle time" if is_unsure else ""
     others = [
         sentence for sentence in (thinning(reader), reader.recounted, clocks, energy, unjudged, causes) if sentence
     ]

@@ -96,7 +96,8 @@ def quantity(value: float | None, metric: Metric) -> str:
 
 
 def difference(value: float, metric: Metric) -> str:
-    """Write how far two stored values are apart as in a sentence: ``8.9 percentage points``, ``3.20 GB/s``."""
+    """Write a difference of two values of a metric (``value``, in its stored unit) for a sentence: ``8.9 percentage
+    points``, ``3.20 GB/s``."""
     unit = unit_of(metric)
     return (
         f"{fixed(value * unit.factor, unit.decimals)} percentage points"

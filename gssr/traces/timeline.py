@@ -174,9 +174,12 @@ class CountedKernel(NamedTuple):
 
 
 class MemoryHolder(NamedTuple):
-    """What held memory when a GPU held the most: the allocations of one line of the program, or a category; ``name`` begins
-    with the GPU where there are several. ``track``: the GPU's; ``n_bytes``: of all ``n`` allocations, ``largest``: of the
-    largest; None of a category."""
+    """One line of the program, or one category, that held memory at a GPU's peak.
+
+    ``name``: the line or the category, behind the GPU's name if there are several GPUs. ``track``: the GPU's track.
+    ``n_bytes``: what all its allocations held. ``n``: how many these were, ``largest``: bytes of the largest; both None for
+    a category.
+    """
 
     name: str
     track: int

@@ -907,6 +907,7 @@ class LiveScreen(KeysInOrder):
 
 @once
 def _naming_files(judgement: Judgement, files: tuple[str, ...]) -> Judgement:
+    """Return the judgement with these ``files`` (paths) named in the commands that its advice prints."""
     return replace(judgement, verdicts=naming(judgement.verdicts, files))
 
 

@@ -43,8 +43,8 @@ def partner(trace: Trace, place: int) -> int:
 
 
 class StreamWait(NamedTuple):
-    """What stood between a launch and the start of its work: other work and waits on its stream, the one that took longest
-    first (index into the trace's intervals), each with how long (ns), and for how long (ns) the stream was ``free``."""
+    """How the time from a launch to the start of its work divides. ``behind``: other work and waits on its stream meanwhile,
+    each as (index into the trace's intervals, ns), the longest first; ``free``: the ns in which the stream had nothing."""
 
     behind: tuple[tuple[int, int], ...]
     free: int

@@ -120,7 +120,8 @@ def tables_of(analysis: TraceAnalysis) -> dict[str, Values]:
 
 
 def _holders(analysis: TraceAnalysis) -> Values:
-    """Return the table of what held memory."""
+    """Return the columns, by key, of the table of what held memory at the peak: a row for each MemoryHolder. Counts and
+    largest bytes are None for categories."""
     held = analysis.holders
     total = max(sum(each.n_bytes for each in held), 1)
     return {

@@ -131,5 +131,5 @@ class NodeTable(HistoryTable):
 
     @property
     def nothing(self) -> str:
-        """What is said where no node is shown."""
+        """Return what the empty table says: that the filter lets no GPU pass, or ""."""
         return "no GPU passes the filter" if self._filter else ""
