@@ -26,6 +26,7 @@ WORDS: tuple[tuple[str, str] | tuple[str, str, str], ...] = (
     ("nvidia-smi -q -d PERFORMANCE,CLOCK", "amd-smi metric"),
     ("nvidia-smi -q -d PERFORMANCE", "amd-smi metric"),
     ("nvidia-smi -q -d CLOCK", "amd-smi metric --clock"),
+    ("nvidia-smi -q -d POWER", "amd-smi static --limit"),
     ("nvidia-smi -q", "amd-smi metric"),
     ("nvidia-smi topo -m", "amd-smi topology"),
     ("nvidia-smi -L", "rocminfo"),

@@ -431,7 +431,8 @@ def test_the_others_hang_if_a_gpu_is_lost() -> None:
                     nvlink_rx_bytes=0.0)  # fmt: skip
     for values in made.series.values():
         values[5, 122:] = np.nan
-    assert "hang" in of(made).verdicts
+    hang = of(made).verdicts["hang"]
+    assert hang.title.endswith("n1:1 was hardly measured meanwhile"), "nobody knows that it idles"
 
 
 # Sentences that can't be true
@@ -533,6 +534,9 @@ def test_a_hot_gpu_that_others_wait_for_is_named_with_its_clock_where_their_wait
     heat = told.verdicts["throttled_thermal"]
     assert heat.gpus == (2,) and heat.title.endswith("of the GPU time is lost waiting for it")
     assert "straggler" not in told.verdicts and "the others' 1,9" in told.texts("throttled_thermal")
+    assert "leave it out" in heat.advice
+    everywhere = of(evidence(hw_thermal=0.9, sm_clock=1500.0)).verdicts["throttled_thermal"]
+    assert "All GPUs" in everywhere.advice, "nothing would be left"
     leading = told.leading
     assert leading is not None and leading.awaited == (2,)
     assert "waiting for" in leading.text and "whose SM clock is" in leading.text and "1,9" in leading.text
@@ -794,6 +798,19 @@ def test_moments_in_which_power_changes_are_at_neither_level() -> None:
     assert told.shares("communication") == pytest.approx(0.3 + 0.2 - 0.03, abs=0.03)
     even = of(evidence(power_usage=150.0 + 450.0 * between, width=30.0, **shared))
     assert even.shares("communication") == 0
+
+
+def test_a_gpu_that_always_draws_less_than_the_others_does_not_wait_for_them() -> None:
+    """One GPU is held at two thirds of its clock, or its node feeds it half of the work: it has one level of power."""
+    moments = np.random.default_rng(11).random((8, N))
+    own = np.arange(8)[:, None] == 6
+    shared = {"host": {}, "workload": {}, "without": ("sm_active", "sm_occupancy"), "gr_engine_active": 0.97, "width": 30.0}
+    clock = np.where(own, 1350.0, 1980.0)
+    told = of(evidence(power_usage=np.where(own, 240.0, 600.0), sm_clock=clock, **shared))
+    assert told.shares("communication") == 0
+    waits = np.where(own, 240.0, np.where(moments < 0.3, 150.0, 600.0))
+    told = of(evidence(power_usage=waits, sm_clock=clock, **shared))
+    assert told.shares("communication") == pytest.approx(0.27 * 7 / 8, abs=0.03)
 
 
 def test_power_is_low_while_gpus_idle_although_their_activity_is_that_of_another_moment() -> None:

@@ -70,6 +70,12 @@ def _at_lower_level(evidence: Evidence, activity: Activity, name: str) -> Floats
         levels = _two_levels(np.sort(values[known]))
         if levels is None:
             continue
+        # A GPU that is never at the upper level doesn't change between them: it draws less for a reason of its own.
+        changes = (known & (values >= sum(levels) / 2)).sum(axis=1) > NOISE * known.sum(axis=1)
+        known &= changes[:, None]
+        levels = _two_levels(np.sort(values[known]))
+        if levels is None:
+            continue
         is_low = known & (values < sum(levels) / 2)
         if float(clocks[is_low].mean()) < SAME_CLOCK * float(clocks[known & ~is_low].mean()):
             continue

@@ -28,8 +28,12 @@ _REASONS = ("hw_thermal", "sw_thermal", "power_brake", "hw_slowdown", "sw_power_
 _NEAR_LIMIT = 0.9
 """A GPU that draws this share of its power limit while it works is held down by it."""
 _LOW_LIMIT = (
-    "The limit was set lower than the model is sold with: ask the operators whether that is meant. This shows both: "
+    "The limit was set lower than the model is sold with: ask the operators whether that is meant. This shows both limits: "
     "nvidia-smi -q -d POWER"
+)
+_ALL_ARE_HOT = (
+    "Tell the operators which nodes these are. All GPUs of the job are hot, so that it may be the cooling of the nodes or of "
+    "the room rather than one card."
 )
 
 
@@ -57,6 +61,8 @@ def throttled_thermal(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if hot.max(initial=0.0) > shares.max(initial=0.0):
         shares, what = hot, "of the time too hot"
     found = _held_down(job, rule, shares, what)
+    if found is not None and len(found.gpus) == job.used.sum() > 1:
+        found = found._replace(advice=_ALL_ARE_HOT)
     hottest = evidence.greatest.get("temperature")
     if found is None or hottest is None or not np.isfinite(hottest[list(found.gpus)]).any():
         return found
@@ -100,7 +106,7 @@ def throttled_hardware(job: JobEvidence, rule: Rule) -> RuleMatch | None:
         Threshold("limit", 0.9, "... or the power limit is below this share of the model's default limit"),
     ),
     "Busy GPUs reach their power limit. If it was set lower than the model allows, ask the operators whether that is meant. "
-    "This shows both: nvidia-smi -q -d POWER",
+    "This shows both limits: nvidia-smi -q -d POWER",
     needs=(("sw_power_cap", "power_usage"),),
 )  # fmt: skip
 def power_capped(job: JobEvidence, rule: Rule) -> RuleMatch | None:

@@ -3,7 +3,7 @@ grows slower."""
 
 import numpy as np
 
-from gssr.arrays import Floats
+from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import IDLE_ACTIVITY, does_something
 from gssr.model.account.late_gpus import working_spans
 from gssr.model.evidence.evidence import Evidence, over_gpus
@@ -256,11 +256,17 @@ def hang(job: JobEvidence, rule: Rule) -> RuleMatch | None:
     if not 0 < share >= rule.at("share"):
         return None
     late = job.breakdown.times >= since
-    engine = np.where(job.used, _row_means(job.account.activity.active[:, late]), np.nan)
+    activity = job.account.activity
+    known = activity.is_known[:, late]
+    is_lost = job.used & (_row_means(known) < 0.5)
+    engine = over_gpus(np.where(known & (job.used & ~is_lost)[:, None], activity.active[:, late], np.nan).T)
     idles, spins = engine < 0.1, engine >= 0.5
     which: tuple[int, ...] = ()
     who = ""
-    if idles.any() and spins.any() and 2 * idles.sum() <= spins.sum():
+    if is_lost.any() and 2 * is_lost.sum() <= spins.sum():
+        verb = "was" if is_lost.sum() == 1 else "were"
+        who = f"; {words.named(job.evidence.gpus, positions(is_lost))} {verb} hardly measured meanwhile"
+    elif idles.any() and spins.any() and 2 * idles.sum() <= spins.sum():
         which = positions(idles)
         verb = "is" if len(which) == 1 else "are"
         who = f"; {words.named(job.evidence.gpus, which)} {verb} idle while the others spin"
@@ -286,7 +292,7 @@ _FEWEST_PARTS = 6
 """Of fewer parts in a row each lower than the one before, chance makes one in hundreds."""
 
 
-def _row_means(values: Floats) -> Floats:
+def _row_means(values: Floats | Flags) -> Floats:
     return values.mean(axis=1) if values.shape[1] else np.full(len(values), np.nan)
 
 
