@@ -32,8 +32,8 @@ _LOW_LIMIT = (
     "nvidia-smi -q -d POWER"
 )
 _ALL_ARE_HOT = (
-    "Tell the operators which nodes these are. All GPUs of the job are hot, so that it may be the cooling of the nodes or of "
-    "the room rather than one card."
+    "Tell the operators which nodes these are. All GPUs of the job are hot, so it may be the cooling of the nodes or of the "
+    "room rather than one card."
 )
 
 

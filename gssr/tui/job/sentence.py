@@ -96,24 +96,24 @@ def last_minute(breakdown: Breakdown) -> Floats | None:
 def legend(
     breakdown: Breakdown, bars: Sequence[Floats], width: int, height: int, ellipsis: str, ascii_only: bool
 ) -> list[Row]:
-    """The categories with their shares, the largest first, as many in a row as fit: all that are drawn in one of the
-    ``bars`` (shares [n_categories]). Where ``height`` rows can't hold all of them, the last one says how much the others are
-    together, and where they are told."""
+    """The categories with their shares, in the order of the bar: all that are drawn in one of the ``bars`` (shares
+    [n_categories]). Where ``height`` rows can't hold all of them, the largest ones, and how much the others are together."""
     shares = breakdown.shares
     pieces: list[Row] = []
-    short: list[Row] = []
-    largest_first = sorted(shown_categories(*bars), key=lambda at: -float(shares[at]))
-    for at in largest_first:
+    short: dict[int, Row] = {}
+    shown = shown_categories(*bars)
+    for at in shown:
         look = LOOKS[CATEGORIES[at].name]
         mark, share = look.marked(ascii_only), Span(percent(float(shares[at])), "value")
         pieces.append((Span(f"{mark * 2} ", look.role), share, Span(f" {breakdown.label(at)}", "dim")))
-        short.append((Span(f"{mark} ", look.role), share, Span(f" {CATEGORIES[at].short}", "dim")))
-    rest = 1 - float(shares[largest_first].sum())
+        short[at] = (Span(f"{mark} ", look.role), share, Span(f" {CATEGORIES[at].short}", "dim"))
+    rest = 1 - float(shares[shown].sum())
     smaller: list[Row] = [(Span(f"{percent(rest)} in smaller parts", "dim"),)] if rest >= _SEEN else []
     rows = flow([*pieces, *smaller], width, ellipsis, "   ")
+    smallest_first = sorted(shown, key=lambda at: float(shares[at]))
     while len(rows) > height and short:
-        rest = 1 - float(shares[largest_first[: len(short)]].sum())
-        more: list[Row] = [(Span(f"{percent(rest)} others (5)", "dim"),)] if rest >= _SEEN else []
-        rows = flow([*short, *more], width, ellipsis)
-        short.pop()
+        rest = 1 - float(shares[list(short)].sum())
+        more: list[Row] = [(Span(f"{percent(rest)} others, see Why", "dim"),)] if rest >= _SEEN else []
+        rows = flow([*short.values(), *more], width, ellipsis)
+        del short[smallest_first.pop(0)]
     return rows[: max(height, 0)]

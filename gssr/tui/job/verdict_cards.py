@@ -33,46 +33,64 @@ class VerdictCards(Drawing, Vertical):
         """Lay out as many cards as there may be at once."""
         for number in range(MOST_CARDS):
             yield VerdictCard(number)
-        yield Words("", id="more-verdicts")
+        yield Words("", id="no-verdict")
 
     def show(self, result: Result, _view: View) -> None:
-        """Show the first verdicts as cards, and below them how many more there are on Why, or that no rule finds
-        anything, or that samples are too few for them; nothing at all before there is a judgement."""
+        """Show the first verdicts as cards, and in the border how many more there are on Why; in their place that no rule
+        finds anything, or that samples are too few for them; nothing at all before there is a judgement."""
         self._judgement = judgement = result.judgement
         self.set_class(judgement is None, "-not-judged-yet")
-        verdicts = () if judgement is None else judgement.verdicts
-        self._tell_cards()
-        more = len(verdicts) - MOST_CARDS
-        said = self.query_one("#more-verdicts", Words)
-        said.display = more > 0 or (judgement is not None and not verdicts)
+        said = self.query_one("#no-verdict", Words)
+        said.display = judgement is not None and not judgement.verdicts
         few = judgement.too_few if judgement is not None else None
-        nothing = f"not judged: {few}" if few else "no rule finds anything wrong"
-        said.say(f"{more} more on Why (5)" if more > 0 else nothing)
-        self.call_after_refresh(self._point_to_what_is_cut)
+        said.say(f"not judged: {few}" if few else "no rule finds anything wrong")
+        self._tell_cards()
 
     def _tell_cards(self) -> None:
-        """Tell each card its verdict, and hide those without one."""
-        judgement = self._judgement
+        """Tell each card its verdict in as much detail as fits, and hide those without one; say in the border, if the
+        screen is not short, what is left out."""
+        judgement, width = self._judgement, self.content_size.width
         verdicts = () if judgement is None else judgement.verdicts
+        details = [] if judgement is None else self._details(judgement)
         for card in self.query(VerdictCard):
-            card.display = card.number < len(verdicts)
-            if judgement is not None and card.display:
-                card.tell(verdicts[card.number], self._detail(verdicts[card.number], judgement))
+            card.display = card.number < len(details)
+            if card.display:
+                card.tell(verdicts[card.number], details[card.number])
+        more = len(verdicts) - len(details)
+        is_cut = bool(details) and self._first_card.n_lines(verdicts[0], details[0], width) > self._room
+        left_out = f"{more} more on Why (press 5)" if more else "the rest is on Why (press 5)" if is_cut else ""
+        self.border_subtitle = "" if self.screen.has_class("-short") else left_out
 
-    def _detail(self, verdict: Verdict, judgement: Judgement) -> Detail:
-        """Choose how much a screen of this height has room for. On a short one, whose lines are cut, a card has no title
-        if the sentence above says what it does."""
+    @property
+    def _first_card(self) -> VerdictCard:
+        return self.query(VerdictCard).first(VerdictCard)
+
+    @property
+    def _room(self) -> int:
+        """How many lines all cards may have together."""
+        most = self.styles.max_height
+        return int(most.value) - self.gutter.height if most is not None else 0
+
+    def _details(self, judgement: Judgement) -> list[Detail]:
+        """Choose how much each card tells, for as many as fit. On a short screen, whose lines are cut, a card has no title
+        if the sentence above says what it does. On others the first card tells all, and of the others first the last ones
+        have a line alone, then no card: a sentence that breaks off helps nobody."""
+        verdicts, width = judgement.verdicts[:MOST_CARDS], self.content_size.width
         if self.screen.has_class("-short"):
-            return "short advice" if is_in_headline(verdict, judgement) else "short"
-        return "advice" if self.screen.has_class("-medium") else "evidence"
+            return ["short advice" if is_in_headline(verdict, judgement) else "short" for verdict in verdicts]
+        details: list[Detail] = ["advice" if self.screen.has_class("-medium") else "evidence"] * len(verdicts)
+
+        def is_too_much() -> bool:
+            each = zip(verdicts, details, strict=False)
+            return sum(self._first_card.n_lines(*told, width) for told in each) > self._room
+
+        for at in range(len(details) - 1, 0, -1):
+            if is_too_much():
+                details[at] = "title"
+        while len(details) > 1 and is_too_much():
+            details.pop()
+        return details
 
     def on_resize(self) -> None:
-        """Tell as much as there is room for now, and look again at what fits."""
+        """Tell as much as there is room for now."""
         self._tell_cards()
-        self.call_after_refresh(self._point_to_what_is_cut)
-
-    def _point_to_what_is_cut(self) -> None:
-        """Say in the border that the rest is on Why, if a card is cut and the screen is not short."""
-        room = self.scrollable_content_region.height
-        is_cut = any(card.display and card.virtual_region.bottom > room for card in self.query(VerdictCard))
-        self.border_subtitle = "the rest is on Why" if is_cut and not self.screen.has_class("-short") else ""

@@ -66,6 +66,13 @@ class VerdictCard(Drawing, Words, can_focus=True):
         numbers, limits = "; ".join(map(clean, texts_of(verdict))), limits_of(clean(verdict.source))
         self.tooltip = "\n".join([clean(verdict.title), numbers, *advice, limits])
 
+    def n_lines(self, verdict: Verdict, detail: Detail, width: int) -> int:
+        """Count the lines of a card that tells a verdict in so much detail and is ``width`` cells wide."""
+        if detail == "title":
+            return 1
+        text = self.palette.text_of(self._rows(verdict, detail), self.glyphs)
+        return len(text.wrap(self.app.console, max(width - self.gutter.width, 1)))
+
     def _rows(self, verdict: Verdict, detail: Detail) -> list[Row]:
         """Draw the lines of a card, which its widget wraps."""
         ascii_only = self.glyphs.levels.isascii()
