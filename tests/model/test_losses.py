@@ -800,6 +800,31 @@ def test_moments_in_which_power_changes_are_at_neither_level() -> None:
     assert even.shares("communication") == 0
 
 
+def test_copies_beside_the_steps_explain_no_more_idle_time_than_goes_with_them() -> None:
+    """Each sample holds the gaps of whole steps. Evaluation copies nothing, and idles a little less."""
+    evaluates = np.arange(N) % 20 < 2
+    pcie = dict.fromkeys(("pcie_tx_bytes", "pcie_rx_bytes"), np.where(evaluates, 0.02e9, 1.3e9))
+    told = of(evidence(**{**scaled(np.where(evaluates, 0.93, 0.89)), **pcie}))
+    assert "transfer_bound" not in told.warned and told.shares("idle.copies") < 0.04
+
+
+def test_copies_that_could_take_a_small_part_of_the_idle_time_are_no_cause_of_it() -> None:
+    """8 GB/s would take an eighth of the time at the link's full speed; the GPUs idle for half of it."""
+    pcie = {"pcie_tx_bytes": 0.0, "pcie_rx_bytes": 8e9}
+    assert "transfer_bound" not in of(evidence(width=15.0, **{**scaled(0.5), **pcie})).verdicts
+
+
+def test_files_are_waited_for_although_a_core_spins_all_the_time() -> None:
+    """All ranks write a checkpoint: the disk and the link to the host are busy then, the cores as much as ever."""
+    waits = np.arange(N) % 50 < 10
+    pcie = dict.fromkeys(("pcie_tx_bytes", "pcie_rx_bytes"), np.where(waits, 1.5e9, 0.02e9))
+    made = evidence(
+        host={"write_bytes": np.where(waits, 6e9, 0.1e9)}, workload={"cpu": 9.8, "n_processes": 8.0},
+        **scaled(np.where(waits, 0.02, 1.0), "pcie_tx_bytes", "pcie_rx_bytes"), **pcie,
+    )  # fmt: skip
+    assert of(made).warned == ["io_wait"]
+
+
 def test_a_gpu_that_always_draws_less_than_the_others_does_not_wait_for_them() -> None:
     """One GPU is held at two thirds of its clock, or its node feeds it half of the work: it has one level of power."""
     moments = np.random.default_rng(11).random((8, N))

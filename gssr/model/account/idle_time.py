@@ -83,15 +83,17 @@ def split_idle_time(evidence: Evidence, activity: Activity, spinning: Floats) ->
     if evidence.n_cores is not None and evidence.n_cores >= BUSY_CORES:  # one is busy with any synchronisation
         own_busy = cores >= BUSY * evidence.n_cores
     n_processes = _held_a_second(evidence, evidence.workload.get("n_processes"))
-    when_idle = _rate_when_idle(cores, idle, inside)
+    when_idle, at_work = (_rate_at(share, cores, idle, inside) for share in (1.0, 0.0))
     computes = all_busy | own_busy | (when_idle >= np.maximum(n_processes / 2, BUSY_CORES))
+    leaves_no_core = all_busy | own_busy | (computes & (when_idle >= MORE_WHEN_IDLE * at_work))
     files = _waiting_for_files(evidence, idle, inside) + _explained_part(
         _files_over_fabric(evidence), idle, inside, MOVED_BYTES
     )
     # What all GPUs idle in every bin is no wait for files or for one another; what some idle beyond it may be. While all
-    # cores are busy it may be theirs. Nobody waits for files while processes compute: who does leaves a core idle.
+    # cores are busy it may be theirs. Nobody waits for files while processes compute more than at work: who does leaves a
+    # core idle.
     common = np.where(inside & runs_kernels & ~all_busy, _least_of_used(gaps, activity), 0.0)
-    claim("idle.input_output", np.where(computes, 0.0, np.minimum(np.maximum(left - common, 0.0), idle * files)))
+    claim("idle.input_output", np.where(leaves_no_core, 0.0, np.minimum(np.maximum(left - common, 0.0), idle * files)))
     claim("idle.copies", idle * _copying_part(evidence, idle, inside))
     claim("idle.between_kernels", common)
     claim("idle.imbalance", for_others)
@@ -130,7 +132,7 @@ def _streaming(evidence: Evidence, idle: Floats, inside: Flags) -> Flags:
         of = group_of == group
         while_working = rate[inside[of].any(axis=0)]
         if len(while_working) and float(np.median(while_working)) >= 2 * MOVED_BYTES:
-            streams[group] = _rate_when_idle(rate, idle[of], inside[of]) >= 2 * MOVED_BYTES
+            streams[group] = _rate_at(1.0, rate, idle[of], inside[of]) >= 2 * MOVED_BYTES
     return np.asarray(streams[group_of], bool)
 
 
@@ -156,10 +158,10 @@ def _least_of_used(gaps: Floats, activity: Activity) -> float:
     return float(most.min()) if len(most) else 0.0
 
 
-def _rate_when_idle(rate: Floats, idle: Floats, inside: Flags) -> Floats:
-    """Estimate a rate [n_bins] in the idle part of each bin, from the line through the rate over the idle share of all
-    bins. The rate itself is returned if the bins are too few or too much alike. ``idle`` and ``inside`` [n_gpus,
-    n_bins]: the idle share, and the cells that count."""
+def _rate_at(share: float, rate: Floats, idle: Floats, inside: Flags) -> Floats:
+    """Estimate a rate [n_bins] in the idle part of each bin (``share`` 1) or in that of work (0), from the line through
+    the rate over the idle share of all bins. The rate itself is returned if the bins are too few or too much alike.
+    ``idle`` and ``inside`` [n_gpus, n_bins]: the idle share, and the cells that count."""
     count = inside.sum(axis=0)
     mean = np.where(inside, idle, 0.0).sum(axis=0) / np.maximum(count, 1)
     known = count > 0
@@ -168,7 +170,7 @@ def _rate_when_idle(rate: Floats, idle: Floats, inside: Flags) -> Floats:
     usual, waits = _without_outliers(rate[known]), _without_outliers(mean[known])
     variance = float(waits.var(ddof=1))
     slope = float(np.cov(usual, waits)[0, 1]) / variance if variance > 0 else 0.0
-    return np.asarray(rate + slope * (1 - mean), np.float64)
+    return np.asarray(rate + slope * (share - mean), np.float64)
 
 
 def _without_outliers(values: Floats) -> Floats:
@@ -196,8 +198,9 @@ def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> 
     at_work = float((1 - waits) @ own) / max(float((1 - waits).sum()), 1e-9)
     if when_idle < least:
         return np.zeros_like(idle)
-    if when_idle < MORE_WHEN_IDLE * at_work and not _rise_together(own, waits, idle.shape[1]):
-        return np.zeros_like(idle)
+    if when_idle < MORE_WHEN_IDLE * at_work:  # all bins mix work and waits
+        seconds = _idle_per_rate(own, waits, idle.shape[1]) * rate
+        return np.asarray(np.clip(seconds / np.maximum(idle, 1e-9), 0.0, 1.0), np.float64)
     high = weighted_median(own, waits * own)
     busiest = waits <= np.quantile(waits, 0.25) + 1e-9
     base = min(float(np.median(own[busiest])), high / 2)
@@ -206,20 +209,21 @@ def _explained_part(rate: Floats, idle: Floats, inside: Flags, least: float) -> 
     return np.asarray(np.clip(seconds / np.maximum(idle, 1e-9), 0.0, 1.0), np.float64)
 
 
-def _rise_together(rate: Floats, idle: Floats, n_bins: int) -> bool:
-    """Tell whether a rate rises clearly with idle time; both are values of cells [n]. Cells of a bin are no independent
-    ones: only ``n_bins`` are."""
+def _idle_per_rate(rate: Floats, idle: Floats, n_bins: int) -> float:
+    """Estimate by how much a bin's idle share rises with a rate, from the line through both; 0 if they don't clearly rise
+    together. Both are values of cells [n]. Cells of a bin are no independent ones: only ``n_bins`` are."""
     if len(rate) < 8:
-        return False
+        return 0.0
     rate, idle = _without_outliers(rate), _without_outliers(idle)
     if rate.std() == 0 or idle.std() == 0:
-        return False
+        return 0.0
     correlation = float(np.corrcoef(rate, idle)[0, 1])
     if not correlation > CERTAIN / np.sqrt(min(len(rate), n_bins)):
-        return False
+        return 0.0
     slope = correlation * float(rate.std() / idle.std())
     at_work = float(rate.mean()) - slope * float(idle.mean())
-    return at_work + slope >= MORE_WHEN_IDLE * max(at_work, 0.0)
+    is_higher = at_work + slope >= MORE_WHEN_IDLE * max(at_work, 0.0)
+    return correlation * float(idle.std() / rate.std()) if is_higher else 0.0
 
 
 def _waiting_for_files(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
@@ -263,8 +267,11 @@ def _copying_part(evidence: Evidence, idle: Floats, inside: Flags) -> Floats:
     # Copies in every step of samples that mix whole steps never change: their bytes still bound how long they took.
     bandwidth = evidence.peaks.c2c_bandwidth or evidence.peaks.pcie_bandwidth
     seconds = copied / bandwidth
-    if not inside.any() or not CLEARLY <= float(seconds[inside].mean()) <= float(idle[inside].mean()):
-        return part  # copies that take longer than GPUs idle run beside kernels, and need not be waited for
+    if not inside.any():
+        return part
+    idles = float(idle[inside].mean())
+    if not max(CLEARLY, idles / 2) <= float(seconds[inside].mean()) <= idles:
+        return part  # copies that take longer than GPUs idle run beside kernels; those that take much less may as well
     if not _is_mixed(idle, inside):
         return part  # samples tell waits from work, and no more is copied in waits
     return np.asarray(np.clip(seconds / np.maximum(idle, 1e-9), 0.0, 1.0), np.float64)
