@@ -825,6 +825,17 @@ def test_files_are_waited_for_although_a_core_spins_all_the_time() -> None:
     assert of(made).warned == ["io_wait"]
 
 
+def test_one_gpu_of_many_that_hardly_works_is_named_although_it_costs_little() -> None:
+    load = np.where(np.arange(64)[:, None] == 30, 0.13, 1.0)
+    told = of(evidence(64, **scaled(load)))
+    remark = told.verdicts["gpus_little_used"]
+    assert remark.gpus == (30,) and "n7:2" in remark.title and not told.warned
+    assert remark.lost is not None and remark.lost <= told.shares("idle.imbalance") < 0.02
+    assert "gpus_little_used" not in of(evidence(64)).verdicts
+    half = np.where(np.arange(8)[:, None] < 4, 0.3, 1.0)
+    assert "gpus_little_used" not in of(evidence(8, **scaled(half))).verdicts, "they are no exception"
+
+
 def test_a_gpu_that_always_draws_less_than_the_others_does_not_wait_for_them() -> None:
     """One GPU is held at two thirds of its clock, or its node feeds it half of the work: it has one level of power."""
     moments = np.random.default_rng(11).random((8, N))

@@ -5,10 +5,11 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.model.account.activity import IDLE_ACTIVITY, does_something
-from gssr.model.account.late_gpus import working_spans
+from gssr.model.account.late_gpus import FEW_GPUS, working_spans
+from gssr.model.breakdown.categories import POSITIONS
 from gssr.model.evidence.evidence import Evidence, over_gpus
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import JobEvidence, finite, group, holds, kendall, positions, stretches
+from gssr.model.verdicts.job import JobEvidence, finite, group, holds, kendall, median, positions, stretches
 from gssr.model.verdicts.table import (
     CRITICAL_COST,
     CSCS,
@@ -173,6 +174,36 @@ def _words_for_unused(evidence: Evidence) -> tuple[str, str, str]:
     whole = evidence.whole_run or evidence
     within = f"used in the {words.duration(whole.seconds)} that gssr top recorded"
     return f"not {within}", within, f"hardly {within}"
+
+
+@register_rule(
+    "info", "On {some} kernels run for {own} of the time, on the others for {usual}",
+    (
+        Threshold("part", 0.5, "on a few GPUs kernels run for less than this share of the time in which they do on the "
+                  "median GPU", is_upper=True),
+        Threshold("usual", 0.5, "which is at least this share of its time between its first work and its last"),
+    ),
+    "See what their ranks do meanwhile: whether they get as much of the data as the others, or wait for the CPU or a file.",
+    needs=(LEAD,),
+)  # fmt: skip
+def gpus_little_used(job: JobEvidence, rule: Rule) -> RuleMatch | None:
+    """Match a few GPUs that work far less than the others between their own first work and last. None in a job in which
+    GPUs are seen to wait for each other: then other verdicts tell which and why."""
+    activity, times = job.account.activity, job.breakdown.times
+    begins, ends = (edge[:, None] for edge in working_spans(job.account))
+    inside = activity.is_known & activity.is_used[:, None] & (times >= begins) & (times < ends)
+    active = over_gpus(np.where(inside, activity.active, np.nan).T)
+    usual = median(active)
+    which = positions(active < rule.at("part") * usual)
+    if not 0 < len(which) <= max(FEW_GPUS * np.isfinite(active).sum(), 1) or not usual >= rule.at("usual"):
+        return None
+    if job.late_gpus is not None or holds(job, "hang"):
+        return None
+    own = float(np.mean(active[list(which)]))
+    found = finding("part", own / usual, "of what is usual on the others", rule.threshold("part"))
+    lost = float(job.breakdown.by_gpu[list(which), POSITIONS["idle.imbalance"]].sum()) / job.breakdown.gpu_seconds
+    title = {**group(job, which), "own": words.percent(own), "usual": words.percent(usual)}
+    return RuleMatch(title, (found,), rule.severity, job.span, which, lost=lost)
 
 
 @register_rule(

@@ -11,6 +11,7 @@ from gssr.report.live.times_of_run import judged_part_text
 
 _BECAUSE = {
     "early_end": "at work less long than the others", "late_start": "at work later than the others", "gpus_unused": "unused",
+    "gpus_little_used": "kernels run far less than on the others",
     "throttled_thermal": "slowed down by heat", "throttled_power_brake": "slowed down by the power brake",
     "throttled_hardware": "slowed down by hardware", "slow_clock": "slower clock", "power_capped": "held by its power limit",
     "gpu_errors": "reported errors", "gpu_lost": "did not answer", "hang": "idle while the others spin",
