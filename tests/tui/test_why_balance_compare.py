@@ -31,11 +31,12 @@ from gssr.tui.compare.sentence import CompareSentence
 from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.shared.verdict_card import command_of, evidence_bar
+from gssr.tui.view import View
 from gssr.tui.why.account import AccountTree, items_of
 from gssr.tui.why.causes import Causes
 from tests import looking
 from tests.fakes.frames import frame_of
-from tests.looking import open_tab, seen, until
+from tests.looking import Fixed, live_screen, open_tab, seen, until
 
 _WHOLE = Query(causes=TABLE)
 Work = Callable[[Pilot[int], LiveScreen], Awaitable[None]]
@@ -220,6 +221,27 @@ def test_bars_are_sorted_and_lead_to_their_gpu_and_nodes_to_theirs(plants: dict[
         await until(pilot, lambda: app.query_one(GpuTable).order.tolist() == [8, 9, 10, 11])
 
     work([plants["slow_node"]], steps, (160, 50))
+
+
+@pytest.mark.parametrize("keys", ["", "r"])
+def test_the_gpu_that_balance_speaks_of_leads_the_bars(keys: str) -> None:
+    """The highest GPU stood last of 24, below the edge of a small terminal, while the sentence was about it."""
+    values = np.full((24, 30), 0.4) + 1e-4 * np.arange(24)[:, None]
+    values[13] = 0.9
+    app = live_screen(Fixed(frame_of(values)), view=View(screen="balance"))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: len(app.query_one(GpuBars).order) > 0)
+        app.query_one(GpuBars).focus()
+        await pilot.press(*keys)
+        order = app.query_one(GpuBars).order.tolist()
+        assert "nid000004:1 above the others" in seen(app) and order[0] == 13
+        assert order[1:] == sorted(order[1:], reverse=bool(keys)), "the others by their means"
+        assert "▲ nid000004:1 " in seen(app)
+        await pilot.press("s")
+        assert app.query_one(GpuBars).order.tolist() == list(range(24)), "by name"
+
+    looking.work(app, steps, (80, 24))
 
 
 # Compare
