@@ -128,5 +128,5 @@ class Everything(Provider):
         scene = self.app.scene()
         found = scene.frame.judgement if scene else None
         for number, verdict in enumerate(found.verdicts if found else ()):
-            view = replace(self.app.view, screen="why", row=number, note=number)
+            view = replace(self.app.view, screen="why", note=number)
             yield PaletteCommand(clean(verdict.title), verdict.severity, partial(self.app.go_to_screen, view))
