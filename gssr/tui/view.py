@@ -3,6 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
+from gssr.arrays import Ints
 from gssr.model.live.live_result import Query, Result
 
 if TYPE_CHECKING:
@@ -79,6 +82,13 @@ def selection_of(result: Result, view: View) -> tuple[int, ...]:
     """Return the positions of the GPUs (of a trace also streams, threads ...) to show: those selected, of which in a trace
     the filter leaves some. () stands for all."""
     return view.selection if result.part is None else result.query.gpus
+
+
+def gpus_looked_at(result: Result, view: View) -> tuple[Result, Ints | None]:
+    """Return the result of the GPUs, also if nodes are shown, and the positions of those to show; None for all."""
+    gpus = result.of_gpus or result
+    selection = selection_of(gpus, view) if gpus is result else gpus.query.gpus
+    return gpus, np.array(selection, np.int64) if selection else None
 
 
 def inside(frame: Result, end: float, span: float) -> float | None:

@@ -16,7 +16,7 @@ from gssr.model.compare.alignment import aligned, shares_columns
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.live.watched_recording import WatchedRecording
-from gssr.model.results import Finding, Judgement, Verdict
+from gssr.model.results import Finding, Judgement, LeadingLoss, Verdict
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
@@ -241,6 +241,27 @@ def test_the_gpu_that_balance_speaks_of_leads_the_bars(keys: str) -> None:
         await pilot.press("s")
         assert app.query_one(GpuBars).order.tolist() == list(range(24)), "by name"
 
+    looking.work(app, steps, (80, 24))
+
+
+def test_the_cursor_of_the_bars_begins_on_the_gpu_that_the_judgement_singles_out() -> None:
+    """The judgement came after the first lines, and the cursor was pushed down to where nothing was said of it."""
+    values = np.full((8, 30), 0.4) + 1e-4 * np.arange(8)[:, None]
+    frame = frame_of(values)
+    app = live_screen(Fixed(frame), view=View(screen="balance"))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        bars = app.query_one(GpuBars)
+        await until(pilot, lambda: len(bars.order) > 0)
+        assert bars.item == 0
+        bars.show(frame.with_judgement(late), app.view)
+        assert bars.order.tolist() == [5, 0, 1, 2, 3, 4, 6, 7] and bars.item == 5
+        bars.point_at_item(3)
+        bars.show(frame, app.view)
+        bars.show(frame.with_judgement(late), app.view)
+        assert bars.item == 3, "where the reader put it"
+
+    late = Judgement((), {}, 0.0, 6.0, leading_loss=LeadingLoss(0.2, "spent waiting", (5,)))
     looking.work(app, steps, (80, 24))
 
 

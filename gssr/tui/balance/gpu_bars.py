@@ -27,7 +27,7 @@ _VALUE = 8
 
 
 class GpuBars(HistoryTable):
-    """The means of the window; the cursor stays on its GPU."""
+    """The means of the window; the cursor begins on the first marked GPU, and stays on its GPU."""
 
     BINDINGS: ClassVar[list[BindingType]] = [key("enter", "open", "Look at it", "all about this GPU, on GPUs")]
 
@@ -37,6 +37,8 @@ class GpuBars(HistoryTable):
         self._means: Floats = np.zeros(0)
         """[n_gpus], NaN without samples."""
         self._full, self._median = 1.0, float("nan")
+        self._has_marked = False
+        """Whether any GPU had a mark when the GPUs were sorted last."""
 
     def show(self, result: Result, _view: View) -> None:
         """Draw from this result from now on; while a run grows, the order only changes where a difference can be seen."""
@@ -55,18 +57,21 @@ class GpuBars(HistoryTable):
         before the first result."""
         if self.result is None:
             return
-        gpus = np.sort(self.result.imbalance.gpus)
+        gpus, item = np.sort(self.result.imbalance.gpus), self.item
         way = "by name"
         if self.sort == _MEAN:
             gpus = self.sort_steadily(self.result, gpus, self._means[gpus], self._full)
             marked = are_marked(self.result)[gpus]
             gpus = np.concatenate([gpus[marked], gpus[~marked]])
+            if marked.any() and not self._has_marked and self.at == 0:  # marks come with the judgement, after the lines
+                item = int(gpus[0])
+            self._has_marked = bool(marked.any())
             end = ("lowest", "highest")[self.descending]
             way = f"the marked, then the {end} first" if marked.any() else f"the {end} first"
         elif self.descending:
             gpus = gpus[::-1]
         self.border_subtitle = way
-        self.set_order(gpus, self.item)
+        self.set_order(gpus, item)
 
     def place_columns(self) -> list[Heading]:
         """Lay out name and mean; empty before the first result."""

@@ -13,7 +13,7 @@ from gssr.render.clock import exact
 from gssr.render.columns import bar
 from gssr.render.function_names import distinct_names
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity
+from gssr.render.scale import NONE, metric_of, percent, quantity
 from gssr.render.states import OF_TRACE
 from gssr.report.live.interval import interval_rows
 from gssr.report.live.metric_scales import full_scale, shown_metrics
@@ -135,13 +135,12 @@ class Details(RowsPanel):
         rows: list[Row] = [()] * tall
         for at, name in enumerate(names):
             metric, value = metric_of(name), means.get(name)
-            text = quantity(value, metric)
             words = metric.label if len(metric.label) <= label or width >= _WORDS else metric.short
             filled = bar(None if value is None else value / full_scale(result, name), bar_size, self.glyphs)
             role: Role = "value" if name == result.grid.metric else "dim"
             own: Row = (
                 Span(f" {fit(words, label, self.glyphs.ellipsis):<{label}}", role),
-                Span(f"{NONE if text == UNKNOWN else text:>{_VALUE}} ", "value"), *pad(filled, bar_size), Span("  "),
+                Span(f"{quantity(value, metric, NONE):>{_VALUE}} ", "value"), *pad(filled, bar_size), Span("  "),
             )  # fmt: skip
             rows[at % tall] = (*rows[at % tall], *own)
         return rows
