@@ -80,21 +80,14 @@ class Details(RowsPanel):
             took = f"{own}: {exact(high - low)} from {at_text(result, low)}"
             name = "" if place < 0 else clean(part.trace.names[int(part.trace.intervals.name[place])])
             room = max(self.app.size.width - len(took) - 12, 8)
-            self._entitle(fit(name, room, self.glyphs.ellipsis) if name else "what takes the time", took)
+            self.entitle(fit(name, room, self.glyphs.ellipsis) if name else "what takes the time", took)
             return
         at = None if view.cursor is None else cells.at(view.cursor)
         if view.cursor is None or at is None:
-            self._entitle("all metrics: mean of the window", "left, right or a click: the time cursor")
+            self.entitle("all metrics: mean of the window", "left, right or a click: the time cursor")
             return
         said = event_at(result, cells, view.cursor)
-        self._entitle(f"all metrics at {at_text(result, cells.time(at))}", said)
-
-    def _entitle(self, title: str, more: str) -> None:
-        """Set the border's title to both texts, without the empty one, cut to the width of the app."""
-        between = "  -  " if self.glyphs.levels.isascii() else "  ·  "
-        self.border_title = fit(
-            between.join(filter(None, (title, more))), max(self.app.size.width - 4, 8), self.glyphs.ellipsis
-        )
+        self.entitle(f"all metrics at {at_text(result, cells.time(at))}", said)
 
     @staticmethod
     def rows_needed(result: Result, width: int) -> int:
