@@ -38,8 +38,10 @@ READABLE = ("recording", *TRACES, *FOREIGN, *DUMPS, *PROFILES)
 
 RANK_IN_NAME = re.compile(r"rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
 """In the name of a trace's file."""
-_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,2000}?"rank"\s*:\s*(\d{1,9})\b')
-_RANKS = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,2000}?"world_size"\s*:\s*(\d{1,9})\b')
+# Patterns of bytes are compiled when text is first compared with them (``re`` keeps them): most files are recordings, which
+# are known by their first bytes.
+_RANK = rb'"distributedInfo"\s*:\s*\{[^{}]{0,2000}?"rank"\s*:\s*(\d{1,9})\b'
+_RANKS = rb'"distributedInfo"\s*:\s*\{[^{}]{0,2000}?"world_size"\s*:\s*(\d{1,9})\b'
 
 _HEAD = 1 << 20
 """Bytes that are looked at first."""
@@ -48,14 +50,14 @@ _FURTHEST = 64 << 20
 """How far in the events of a trace are looked for."""
 _OURS = b"GSSR"  # where SQLite keeps what application made a file
 _SQLITE, _GZIP = b"SQLite format 3\0", b"\x1f\x8b"
-_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*")
-_EVENT = re.compile(rb'\[\s*(?:\{\s*\}\s*,\s*)?\{[^{}]*"ph"\s*:\s*"\w"')
-_OF_KINETO = re.compile(
+_EVENTS = rb'"traceEvents"\s*:\s*\['
+_START = rb"(?:\xef\xbb\xbf)?\s*"
+_EVENT = rb'\[\s*(?:\{\s*\}\s*,\s*)?\{[^{}]*"ph"\s*:\s*"\w"'
+_OF_KINETO = (
     rb'"(?:schemaVersion|deviceProperties|distributedInfo)"\s*:'
     rb'|"cat"\s*:\s*"(?:cpu_op|python_function|user_annotation|kernel|gpu_memcpy|cuda_runtime|Operator|Kernel|Runtime)"'
 )
-_OF_CUBE = re.compile(rb"anchor\.xml|remapping\.spec|\d+\.(?:index|data)")
+_OF_CUBE = rb"anchor\.xml|remapping\.spec|\d+\.(?:index|data)"
 _MOST_SIBLINGS = 50
 _MOST_FILES = 10_000
 """Of a folder that are looked at."""
@@ -137,31 +139,31 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _QUERIED = rb"utilization\.\w+|memory\.\w+|power\.\w+|temperature\.\w+|clocks\.[\w.]+|clocks_\w+\.active"
 _NAMES = rb"(?:[a-z][\w.]*(?: \[[^\]\n]{1,9}\])?,\s?){0,60}(?:" + _QUERIED + rb")[\s,]"
 _TEXTS = (
-    (re.compile(rb"(?:[^\n]{0,2000}\n){0,50}?(?:[^\n#]{1,40}\s)?#Entity\s+\w"), "dcgmi-dmon"),
-    (re.compile(rb"(?:[^\n]{0,2000}\n){0,50}?(?:[^\n#]{1,40}\s)?#\s*(?:Date\s+)?(?:Time\s+)?gpu\s"), "nvidia-smi-dmon"),
-    (re.compile(rb"timestamp,gpuId,DCGM_FI_"), "gssr-record"),
-    (re.compile(rb"timestamp,gpu_id,[^\n]*_pct\b"), "kempnerpulse"),
-    (re.compile(rb"jobId,stepId,username,[^\n]*\bgpuId,"), "jobreport"),
-    (re.compile(rb"(?:[A-Za-z]{2,30}[|,;\t]){0,60}AdminComment(?:[|,;\t][A-Za-z]{2,30}){0,60}[|,]?\r?\n"), "jobstats"),
-    (re.compile(_NAMES), "nvidia-smi-query"),
-    (re.compile(rb"(?:[^\n]{0,2000}\n){1,50}?timestamp,\s?" + _NAMES), "nvidia-smi-query"),
-    (re.compile(rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, "), "nvidia-smi-query"),
-    (re.compile(rb"(?:#[^\n]*\n|\n){0,50}(?:# (?:HELP|TYPE) \w|[A-Za-z_:][\w:]*\{[^\n]*\} ?[-+.\dNI])"), "prometheus"),
+    (rb"(?:[^\n]{0,2000}\n){0,50}?(?:[^\n#]{1,40}\s)?#Entity\s+\w", "dcgmi-dmon"),
+    (rb"(?:[^\n]{0,2000}\n){0,50}?(?:[^\n#]{1,40}\s)?#\s*(?:Date\s+)?(?:Time\s+)?gpu\s", "nvidia-smi-dmon"),
+    (rb"timestamp,gpuId,DCGM_FI_", "gssr-record"),
+    (rb"timestamp,gpu_id,[^\n]*_pct\b", "kempnerpulse"),
+    (rb"jobId,stepId,username,[^\n]*\bgpuId,", "jobreport"),
+    (rb"(?:[A-Za-z]{2,30}[|,;\t]){0,60}AdminComment(?:[|,;\t][A-Za-z]{2,30}){0,60}[|,]?\r?\n", "jobstats"),
+    (_NAMES, "nvidia-smi-query"),
+    (rb"(?:[^\n]{0,2000}\n){1,50}?timestamp,\s?" + _NAMES, "nvidia-smi-query"),
+    (rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, ", "nvidia-smi-query"),
+    (rb"(?:#[^\n]*\n|\n){0,50}(?:# (?:HELP|TYPE) \w|[A-Za-z_:][\w:]*\{[^\n]*\} ?[-+.\dNI])", "prometheus"),
 )
 """Of text that may have a header further down, its first lines are looked at."""
-_NCU_COLUMN, _BEFORE_NCU_COLUMN = re.compile(rb'Process ID"?,'), (b"", b'"', b"ID,", b'"ID","')
+_NCU_COLUMN, _BEFORE_NCU_COLUMN = rb'Process ID"?,', (b"", b'"', b"ID,", b'"ID","')
 """A column of Nsight Compute's CSV, and what stands before it in the line of the header: nothing, or the first column."""
 _LONGEST_NCU_HEAD = 5_000
 """Bytes behind it, within which the column with the kernel's name stands: ranges of NVTX may be before it."""
 ROCPROF_TABLES = {
-    "kernels": re.compile(rb'"?Kind"?,[^\n]*\bKernel_Name"?,[^\n]*\bEnd_Timestamp\b'),
-    "copies": re.compile(rb'"?Kind"?,[^\n]*\bDirection"?,[^\n]*\bEnd_Timestamp\b'),
-    "calls": re.compile(rb'"?Domain"?,[^\n]*\bFunction"?,[^\n]*\bEnd_Timestamp\b'),
-    "counters": re.compile(rb'"?Correlation_Id"?,[^\n]*\bCounter_Name"?,'),
+    "kernels": rb'"?Kind"?,[^\n]*\bKernel_Name"?,[^\n]*\bEnd_Timestamp\b',
+    "copies": rb'"?Kind"?,[^\n]*\bDirection"?,[^\n]*\bEnd_Timestamp\b',
+    "calls": rb'"?Domain"?,[^\n]*\bFunction"?,[^\n]*\bEnd_Timestamp\b',
+    "counters": rb'"?Correlation_Id"?,[^\n]*\bCounter_Name"?,',
 }
 """The headers of rocprofv3's CSV files with events that are read, by what stands in them."""
-_ROCPROF_AGENTS = re.compile(rb'"?Node_Id"?,[^\n]*\bAgent_Type\b')
-_OTHER_ROCPROF = re.compile(
+_ROCPROF_AGENTS = rb'"?Node_Id"?,[^\n]*\bAgent_Type\b'
+_OTHER_ROCPROF = (
     rb'"?(?:Guid"?,"?)?(?:Kind|Domain|Correlation_Id|Name|Node_Id)"?,[^\n]*'
     rb"(?:End_Timestamp|TotalDurationNs|Logical_Node_Type_Id|Agent_Type)\b"
 )
@@ -170,7 +172,7 @@ _ROCPROF_NAME = re.compile(
     r"(.+)_(?:agent_info|counter_collection|(?:kernel|memory_copy|(?:hip|hsa|marker|rccl)(?:_\w+)?)_trace)\.csv(?:\.gz)?"
 )
 """How rocprofv3 calls its CSV files: all of a process begin alike."""
-_PLANE = re.compile(
+_PLANE = (
     rb"\x0a[\x80-\xff]{0,5}[\x01-\x7f](?:\x08[\x80-\xff]{0,9}[\0-\x7f])?\x12[\x01-\x7f]"
     rb"(?:/(?:host|(?:virtual)?device):|Task Env|#Chip|Host CPUs|Syscalls)"
 )
@@ -182,39 +184,34 @@ _RANGE = (
     rb'\{\s*"resultType")'
 )
 _PICKLES = (
-    (re.compile(rb"\x80[\x02-\x05].{0,64}(?:segments|device_traces)", re.DOTALL), MEMORY),
-    (
-        re.compile(
-            rb"\x80[\x02-\x05].{0,4096}?(?:pg_config|pg_status|entries|nccl_version|comm_lib_version)", re.DOTALL
-        ),
-        FLIGHT,
-    ),
+    (rb"(?s)\x80[\x02-\x05].{0,64}(?:segments|device_traces)", MEMORY),
+    (rb"(?s)\x80[\x02-\x05].{0,4096}?(?:pg_config|pg_status|entries|nccl_version|comm_lib_version)", FLIGHT),
 )
-_OTHER_PICKLE = re.compile(rb"\x80[\x02-\x05](?:\x95.{8}|[\x28-\x7d])", re.DOTALL)
+_OTHER_PICKLE = rb"(?s)\x80[\x02-\x05](?:\x95.{8}|[\x28-\x7d])"
 _OF_PICKLE = (
     "is a pickle of Python, and neither a memory snapshot of PyTorch nor a dump of NCCL's flight recorder: GSSR reads no "
     "other, since a pickle can run what it holds"
 )
 _RECORDED = rb"(?:entries|pg_config|pg_status|version|nccl_version|nccl_comm_state|comm_lib_version|rank)"
 _JSONS = (
-    (re.compile(rb'\[\s*\{\s*"(?:children"\s*:\s*\[|frame"\s*:\s*\{|metrics"\s*:\s*\{)'), "proton", ""),
-    (re.compile(rb"\[\s*\[\s*(?:\]\s*,\s*\[|-?\d)"), MEMORY, ""),
+    (rb'\[\s*\{\s*"(?:children"\s*:\s*\[|frame"\s*:\s*\{|metrics"\s*:\s*\{)', "proton", ""),
+    (rb"\[\s*\[\s*(?:\]\s*,\s*\[|-?\d)", MEMORY, ""),
     (
-        re.compile(rb'\{\s*"' + _RECORDED + rb'"\s*:(?s:.{0,100000}?)"(?:collective_seq_id|pg_config|pg_status)"\s*:'),
+        rb'\{\s*"' + _RECORDED + rb'"\s*:(?s:.{0,100000}?)"(?:collective_seq_id|pg_config|pg_status)"\s*:',
         FLIGHT,
         "",
     ),
-    (re.compile(rb'\{\s*"pg_(?:config|status)"\s*:'), FLIGHT, ""),
-    (re.compile(rb'\{\s*"rocprofiler-sdk-tool"\s*:'), "rocprof", ""),
-    (re.compile(_RANGE), "prometheus-range", ""),
-    (re.compile(rb'\{\s*"metadata"\s*:\s*\{\s*"job_id"'), "gssr-0.x", ""),
+    (rb'\{\s*"pg_(?:config|status)"\s*:', FLIGHT, ""),
+    (rb'\{\s*"rocprofiler-sdk-tool"\s*:', "rocprof", ""),
+    (_RANGE, "prometheus-range", ""),
+    (rb'\{\s*"metadata"\s*:\s*\{\s*"job_id"', "gssr-0.x", ""),
     (
-        re.compile(rb'\{[^{}\[\]]*"schema"\s*:\s*"[\d.]+-chakra'),
+        rb'\{[^{}\[\]]*"schema"\s*:\s*"[\d.]+-chakra',
         "execution-trace",
         _unread("an execution trace, without times"),
     ),
     (
-        re.compile(rb'\{\s*(?:"gpus"|"total_time"|"nodes"\s*:\s*\{\s*"[^"]*"\s*:\s*\{\s*"(?:cpus|total_time)")'),
+        rb'\{\s*(?:"gpus"|"total_time"|"nodes"\s*:\s*\{\s*"[^"]*"\s*:\s*\{\s*"(?:cpus|total_time)")',
         "jobstats",
         "",
     ),
@@ -298,7 +295,7 @@ def rocprof_siblings(path: str) -> list[tuple[str, str]]:
     for each in names:
         file = os.path.join(folder, each)
         head = _head_of(file) if os.path.isfile(file) else b""
-        found += [(file, kind) for kind, pattern in tables.items() if pattern.match(head)][:1]
+        found += [(file, kind) for kind, pattern in tables.items() if re.match(pattern, head)][:1]
     return found
 
 
@@ -327,7 +324,7 @@ def one_for_each_process(files: Sequence[tuple[str, _Kind]]) -> list[tuple[str, 
 def rank_in(text: bytes) -> int | None:
     """Return the rank that a piece of a torch.profiler trace says; None if it is not in this piece (it is before or
     behind the events)."""
-    found = _RANK.search(text)
+    found = re.search(_RANK, text)
     return int(found[1]) if found else None
 
 
@@ -341,7 +338,7 @@ def rank_and_size(path: str) -> tuple[int | None, int | None]:
         if rank_in(text) is None and not is_packed:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _HEAD))
             text = stream.read(_HEAD)
-    size = _RANKS.search(text)
+    size = re.search(_RANKS, text)
     return rank_in(text), int(size[1]) if size else None
 
 
@@ -455,9 +452,14 @@ def _recognise_pieces(pieces: Iterator[bytes]) -> RecognisedFile:
 
 
 def _recognise_events(text: bytes, begin: int) -> RecognisedFile | None:
-    if _EVENT.match(text, begin) or _EVENTS.search(text):
-        return RecognisedFile("kineto" if _OF_KINETO.search(text) else "chrome")
+    if _matches(_EVENT, text, begin) or re.search(_EVENTS, text):
+        return RecognisedFile("kineto" if re.search(_OF_KINETO, text) else "chrome")
     return None
+
+
+def _matches(pattern: bytes, text: bytes, begin: int) -> bool:
+    """Tell whether a pattern matches what stands at ``begin``."""
+    return re.compile(pattern).match(text, begin) is not None
 
 
 def _recognise_text(text: bytes) -> RecognisedFile | None:
@@ -470,11 +472,11 @@ def _recognise_text(text: bytes) -> RecognisedFile | None:
     if text[257:262] == b"ustar":
         return _recognise_archive(text)
     for pattern, kind in _PICKLES:
-        if pattern.match(text):
+        if re.match(pattern, text):
             return RecognisedFile(kind)
-    if _OTHER_PICKLE.match(text):
+    if re.match(_OTHER_PICKLE, text):
         return RecognisedFile("", _OF_PICKLE)
-    start = _START.match(text)
+    start = re.match(_START, text)
     begin = start.end() if start else 0
     if _is_of_ncu(text):
         return RecognisedFile(NCU_CSV)
@@ -482,20 +484,22 @@ def _recognise_text(text: bytes) -> RecognisedFile | None:
     if is_json and (found := _recognise_events(text, begin)):
         return found
     if is_json:
-        return next((RecognisedFile(kind, why) for pattern, kind, why in _JSONS if pattern.match(text, begin)), None)
+        return next(
+            (RecognisedFile(kind, why) for pattern, kind, why in _JSONS if _matches(pattern, text, begin)), None
+        )
     is_wide = text.startswith(_UTF16)
     if is_wide:
         text, begin = text[: len(text) // 2 * 2].decode("utf-16", "replace").encode().lstrip(), 0
-    if any(pattern.match(text, begin) for pattern in ROCPROF_TABLES.values()):
+    if any(_matches(pattern, text, begin) for pattern in ROCPROF_TABLES.values()):
         return RecognisedFile("rocprof")
-    if _OTHER_ROCPROF.match(text, begin):
+    if _matches(_OTHER_ROCPROF, text, begin):
         return RecognisedFile("rocprof-table", _NO_EVENTS)
-    if _PLANE.match(text):
+    if re.match(_PLANE, text):
         return RecognisedFile("xspace")
     if _is_protobuf(text):
         return RecognisedFile("perfetto")
     for pattern, kind in _TEXTS:
-        if pattern.match(text, begin):
+        if _matches(pattern, text, begin):
             return RecognisedFile(kind)
     if is_wide:
         return RecognisedFile("", "is text in UTF-16: write it as UTF-8")
@@ -517,7 +521,7 @@ def _is_of_ncu(text: bytes) -> bool:
     return any(
         text[text.rfind(b"\n", 0, found.start()) + 1 : found.start()] in _BEFORE_NCU_COLUMN
         and b"Kernel Name" in text[found.end() : found.end() + _LONGEST_NCU_HEAD]
-        for found in itertools.islice(_NCU_COLUMN.finditer(text), 100)
+        for found in itertools.islice(re.finditer(_NCU_COLUMN, text), 100)
     )
 
 
@@ -547,7 +551,7 @@ def _recognise_archive(head: bytes) -> RecognisedFile:
         if not re.fullmatch(rb"[0-7]+", size):
             break
         at += 512 + -(-int(size, 8) // 512) * 512
-    if any(_OF_CUBE.fullmatch(name) for name in names):
+    if any(re.fullmatch(_OF_CUBE, name) for name in names):
         return RecognisedFile("cube")
     return RecognisedFile("", _UNPACK.format("tar"))
 

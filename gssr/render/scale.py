@@ -88,11 +88,11 @@ def number(value: float | None, metric: Metric) -> str:
     return fixed(None if value is None else value * unit.factor, unit.decimals)
 
 
-def quantity(value: float | None, metric: Metric) -> str:
-    """Write a stored value as in a sentence, with its unit; UNKNOWN for None, NaN and infinity."""
+def quantity(value: float | None, metric: Metric, unknown: str = UNKNOWN) -> str:
+    """Write a stored value with its unit; for None, NaN and infinity ``unknown``, in a table NONE."""
     unit = unit_of(metric)
-    text = fixed(None if value is None else value * unit.factor, unit.decimals, UNKNOWN)
-    return text if text == UNKNOWN or not unit.name else f"{text} {unit.name}"
+    text = fixed(None if value is None else value * unit.factor, unit.decimals, unknown)
+    return text if text == unknown or not unit.name else f"{text} {unit.name}"
 
 
 def difference(value: float, metric: Metric) -> str:

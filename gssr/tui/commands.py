@@ -1,6 +1,6 @@
 """What the command palette finds besides Textual's own: screens, metrics, GPUs, nodes and verdicts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -10,13 +10,29 @@ from textual.actions import parse
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from gssr.render.cells import clean
-from gssr.render.scale import metric_of
+from gssr.render.scale import metric_of, quantity
 from gssr.tui.moves import measured
 from gssr.tui.shared.live_app import LiveApp
 from gssr.tui.vampir import DISPLAYS, Display
+from gssr.tui.view import Scene
 
 _MOST = 50
 """The most GPUs, and the most nodes, that are found."""
+
+
+def metric_choices(scene: Scene, choose: Callable[[str], None]) -> list[tuple[str, Callable[[], None]]]:
+    """List the metrics that can be shown, the one that is shown first: a line with the mean of each, and the call that
+    chooses it."""
+    frame = scene.frame
+    means = {**frame.window.overall(), **(frame.of_gpus or frame).window.overall()}
+    names = sorted(measured(scene), key=lambda name: name != frame.grid.metric)
+    size = max((len(metric_of(name).label) for name in names), default=0)
+    choices: list[tuple[str, Callable[[], None]]] = []
+    for name in names:
+        metric, mean = metric_of(name), means.get(name)
+        text = "" if mean is None else quantity(mean, metric)
+        choices.append((f"{metric.label:<{size}}  {text:>10}", partial(choose, name)))
+    return choices
 
 
 class PaletteCommand(NamedTuple):
@@ -112,5 +128,5 @@ class Everything(Provider):
         scene = self.app.scene()
         found = scene.frame.judgement if scene else None
         for number, verdict in enumerate(found.verdicts if found else ()):
-            view = replace(self.app.view, screen="why", row=number, note=number)
+            view = replace(self.app.view, screen="why", note=number)
             yield PaletteCommand(clean(verdict.title), verdict.severity, partial(self.app.go_to_screen, view))

@@ -8,8 +8,10 @@ import numpy as np
 
 from gssr.metrics import BY_NAME as METRICS
 from gssr.metrics import OF_NODES
+from gssr.model.live.live_result import Result
 from gssr.model.live.nodes import metrics_of
 from gssr.model.window import parse_time
+from gssr.report.live.times_of_run import seconds_text
 from gssr.tui.time.window import cells_wanted, scrubbed, zoomed
 from gssr.tui.view import Scene, View, inside
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from gssr.model.compare.alignment import Alignment
     from gssr.model.traces.levels import LevelName
 
+WINDOWS = (60.0, 300.0, 900.0, 3600.0)
+"""Seconds: the last parts of a run that ``w`` shows, after its newest columns and the whole run."""
 SPEEDS = (0.0, 1.0, 10.0, 60.0)
 """Seconds of a recording a second, one after another."""
 
@@ -100,6 +104,26 @@ def _step(columns: int) -> Move:
         return replace(view, span=span, end=inside(scene.frame, end, span), speed=0.0)
 
     return move
+
+
+def next_window(view: View, result: Result | None) -> tuple[View, str]:
+    """Return the view of the next window, and what it is called: the newest seconds (of a live run only), the whole run,
+    then its last WINDOWS that are shorter than the run."""
+    live = result is not None and result.is_live
+    lasted = 0.0 if result is None else result.last - result.first
+    windows = [None, *(span for span in WINDOWS if span < lasted)]
+    at = windows.index(view.span) if view.span in windows else -1
+    if view.lately and live:
+        after = replace(view, span=None, lately=False, end=None)
+    elif at == len(windows) - 1:
+        after = replace(view, span=None, lately=True, end=None, speed=0.0)
+    else:
+        after = replace(view, span=windows[at + 1], lately=False, end=None, speed=0.0)
+    if after.span is not None:
+        return after, f"the last {seconds_text(after.span)}"
+    if live and after.lately:
+        return after, "the newest seconds"
+    return after, "the whole run" if live or windows[1:] else "the whole run, which is shorter than every other window"
 
 
 def go_to(scene: Scene, text: str) -> View:

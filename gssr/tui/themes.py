@@ -60,13 +60,6 @@ _GSSR = Theme(
 )
 
 
-def _theme(name: str, like: Theme, **changes: object) -> Theme:
-    """Return a theme with the colours and variables of ``like``, under another name and with these fields changed."""
-    fields = {key: getattr(like, key) for key in ("primary", "secondary", "accent", "warning", "error", "success")}
-    fields |= {key: getattr(like, key) for key in ("foreground", "background", "surface", "panel", "dark")}
-    return Theme(name=name, variables=dict(like.variables), **(fields | changes))
-
-
 def _ansi(name: str, dark: bool) -> Theme:
     """Return a theme of the terminal's own 16 colours: Textual's if it has one of this name (since 8.2), else one of
     ours."""
@@ -92,7 +85,7 @@ _GREY = {
 }  # fmt: skip
 THEMES: tuple[Theme, ...] = (
     _GSSR,
-    _theme("gssr-viridis", _GSSR),
+    replace(_GSSR, name="gssr-viridis"),
     _ansi(FEW_COLOURS, True),
     _ansi("ansi-light", False),
     Theme(name=NO_COLOURS, dark=True, **_GREY),  # type: ignore[arg-type]

@@ -18,7 +18,6 @@ from gssr.store.host_states import HostStates, read_states
 from gssr.store.merge.repair import keep
 from gssr.store.read.open import RecordingError
 from gssr.tui.app import LiveScreen
-from gssr.tui.dialogs.ask import AskLine
 from gssr.tui.keys import key
 from gssr.tui.shared.panel import Words
 
@@ -80,24 +79,18 @@ class TopScreen(LiveScreen):
             self.show_notice(clean(line))
 
     def action_keep(self) -> None:
-        """Ask in a dialog for a file name, and keep there what was recorded so far."""
+        """Ask for a file name, and keep there what was recorded so far."""
         suggested = os.path.basename(default_output(where_am_i({})))
+        self.ask_for_line("keep what was recorded", f"a name that ends in {_ENDS}", suggested, self._keep)
 
-        def keep_as(name: str | None) -> None:
-            if name:
-                self.show_notice(self._kept(name))
-
-        self.push_screen(AskLine("keep what was recorded", f"a name that ends in {_ENDS}", suggested), keep_as)
-
-    def _kept(self, name: str) -> str:
-        """Keep the recording under this name, and return a sentence that says so or why it failed. Never raises for a
-        bad name or file."""
+    def _keep(self, name: str) -> None:
+        """Keep the recording under this name, and say so. Raises ValueError, with a sentence, and OSError."""
+        if not name:
+            return
         if not name.endswith(_ENDS):
-            return f"{name}: the name must end in {_ENDS}"
+            raise ValueError(f"{name}: the name must end in {_ENDS}")
         try:
             keep(self._watches[0].path, name, time.time())
-        except OSError as error:
-            return f"{name}: {error.strerror}"
         except RecordingError as error:
-            return str(error)
-        return f"written: {os.path.abspath(name)}"
+            raise ValueError(str(error)) from None
+        self.show_notice(f"written: {os.path.abspath(name)}")

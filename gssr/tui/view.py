@@ -1,11 +1,11 @@
-"""What the user looks at, and how: one value that every key press replaces by another. No Textual here.
-
-Where cursors go: the one in lists, and the one in time; and where in time a view may be.
-"""
+"""What the user looks at, and how: one value that every key press replaces by another. No Textual here."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
+from gssr.arrays import Ints
 from gssr.model.live.live_result import Query, Result
 
 if TYPE_CHECKING:
@@ -84,19 +84,11 @@ def selection_of(result: Result, view: View) -> tuple[int, ...]:
     return view.selection if result.part is None else result.query.gpus
 
 
-PAGE = 10_000
-"""A page for a screen's ``move``, which moves by as much as it shows; PAGE × PAGE is to the first or the last line."""
-
-
-def moved(position: int, step: int, page: int, n: int) -> int:
-    """Return the line after a step from ``position``, held within the ``n`` lines (0 if there are none).
-
-    ``step`` is a number of lines, PAGE for a page (``page`` lines are in sight), or PAGE × PAGE for an end; negative:
-    up.
-    """
-    if abs(step) == PAGE:
-        step = max(page - 1, 1) * (1 if step > 0 else -1)
-    return min(max(position + step, 0), max(n - 1, 0))
+def gpus_looked_at(result: Result, view: View) -> tuple[Result, Ints | None]:
+    """Return the result of the GPUs, also if nodes are shown, and the positions of those to show; None for all."""
+    gpus = result.of_gpus or result
+    selection = selection_of(gpus, view) if gpus is result else gpus.query.gpus
+    return gpus, np.array(selection, np.int64) if selection else None
 
 
 def inside(frame: Result, end: float, span: float) -> float | None:

@@ -38,7 +38,7 @@ from gssr.traces.timeline import (
 from gssr.tui.moves import MOVES
 from gssr.tui.time.window import cells_over, scrubbed
 from gssr.tui.trace.cursor import cause, find, picked
-from gssr.tui.view import Scene, View, moved
+from gssr.tui.view import Scene, View
 from tests.fakes.traces.samples import labelled
 from tests.fakes.training import STEP, Made, training
 
@@ -72,7 +72,9 @@ class Seat:
                 lanes = scene.frame.part.lanes if scene.frame.part else None
                 lines = scene.frame.timeline.members if scene.frame.timeline else ()
                 n = len(lanes.track) if lanes is not None else len(lines)
-                self.view = replace(self.view, row=moved(self.view.row, 1 if name == "down" else -1, n, n))
+                self.view = replace(
+                    self.view, row=min(max(self.view.row + (1 if name == "down" else -1), 0), max(n - 1, 0))
+                )
             elif name == "enter":
                 assert scene.frame.timeline is not None
                 members = tuple(scene.frame.timeline.members[self.view.row].tolist())

@@ -16,7 +16,7 @@ from gssr.model.compare.alignment import aligned, shares_columns
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.live.watched_recording import WatchedRecording
-from gssr.model.results import Finding, Judgement, Verdict
+from gssr.model.results import Finding, Judgement, LeadingLoss, Verdict
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
@@ -31,11 +31,12 @@ from gssr.tui.compare.sentence import CompareSentence
 from gssr.tui.gpus.nodes import NodeTable
 from gssr.tui.gpus.table import GpuTable
 from gssr.tui.shared.verdict_card import command_of, evidence_bar
+from gssr.tui.view import View
 from gssr.tui.why.account import AccountTree, items_of
 from gssr.tui.why.causes import Causes
 from tests import looking
 from tests.fakes.frames import frame_of
-from tests.looking import open_tab, seen, until
+from tests.looking import Fixed, live_screen, open_tab, seen, until
 
 _WHOLE = Query(causes=TABLE)
 Work = Callable[[Pilot[int], LiveScreen], Awaitable[None]]
@@ -220,6 +221,48 @@ def test_bars_are_sorted_and_lead_to_their_gpu_and_nodes_to_theirs(plants: dict[
         await until(pilot, lambda: app.query_one(GpuTable).order.tolist() == [8, 9, 10, 11])
 
     work([plants["slow_node"]], steps, (160, 50))
+
+
+@pytest.mark.parametrize("keys", ["", "r"])
+def test_the_gpu_that_balance_speaks_of_leads_the_bars(keys: str) -> None:
+    """The highest GPU stood last of 24, below the edge of a small terminal, while the sentence was about it."""
+    values = np.full((24, 30), 0.4) + 1e-4 * np.arange(24)[:, None]
+    values[13] = 0.9
+    app = live_screen(Fixed(frame_of(values)), view=View(screen="balance"))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: len(app.query_one(GpuBars).order) > 0)
+        app.query_one(GpuBars).focus()
+        await pilot.press(*keys)
+        order = app.query_one(GpuBars).order.tolist()
+        assert "nid000004:1 above the others" in seen(app) and order[0] == 13
+        assert order[1:] == sorted(order[1:], reverse=bool(keys)), "the others by their means"
+        assert "▲ nid000004:1 " in seen(app)
+        await pilot.press("s")
+        assert app.query_one(GpuBars).order.tolist() == list(range(24)), "by name"
+
+    looking.work(app, steps, (80, 24))
+
+
+def test_the_cursor_of_the_bars_begins_on_the_gpu_that_the_judgement_singles_out() -> None:
+    """The judgement came after the first lines, and the cursor was pushed down to where nothing was said of it."""
+    values = np.full((8, 30), 0.4) + 1e-4 * np.arange(8)[:, None]
+    frame = frame_of(values)
+    app = live_screen(Fixed(frame), view=View(screen="balance"))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        bars = app.query_one(GpuBars)
+        await until(pilot, lambda: len(bars.order) > 0)
+        assert bars.item == 0
+        bars.show(frame.with_judgement(late), app.view)
+        assert bars.order.tolist() == [5, 0, 1, 2, 3, 4, 6, 7] and bars.item == 5
+        bars.point_at_item(3)
+        bars.show(frame, app.view)
+        bars.show(frame.with_judgement(late), app.view)
+        assert bars.item == 3, "where the reader put it"
+
+    late = Judgement((), {}, 0.0, 6.0, leading_loss=LeadingLoss(0.2, "spent waiting", (5,)))
+    looking.work(app, steps, (80, 24))
 
 
 # Compare

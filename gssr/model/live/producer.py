@@ -13,6 +13,20 @@ IDLE_SECONDS = 2.0
 """Between two looks at recordings that no longer grow."""
 
 
+def show_the_same(some: Results, others: Results) -> bool:
+    """Tell whether two looks show the same, as those at recordings that no longer grow do; always False if one is live
+    or waited for."""
+
+    def said(result: Result) -> tuple[object, ...]:
+        return (
+            result.query, result.state, result.n_rows, result.refined, result.problem, id(result.judgement), result.events,
+            result.last, id(result.part), id(result.grid.values),
+        )  # fmt: skip
+
+    alike = len(some) == len(others) and all(said(one) == said(other) for one, other in zip(some, others, strict=True))
+    return alike and not any(result.is_live or result.state == "waiting" for result in some)
+
+
 class Producer(threading.Thread):
     """Looks at ``watches`` every ``interval`` s, or at once when asked something new, and calls ``deliver`` (from this
     thread) with a frame of each that a query was given for, and the newest judgement on it: the first is judged first."""

@@ -1,11 +1,14 @@
 """How verdicts say numbers: rounded to what a reader needs, in the units they know."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gssr.gpu_name import gpu_label as gpu_label
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.store.format.rows import Gpu
-from gssr.traces.timeline import TraceSource
+
+if TYPE_CHECKING:  # whoever judges a recording without traces needs none of it
+    from gssr.traces.timeline import TraceSource
 
 _NAMED = 3
 _REASONS = {name for _, name, _ in CLOCK_EVENT_REASONS}
@@ -145,7 +148,7 @@ def named(gpus: Sequence[Gpu], which: Sequence[int]) -> str:
     return f"{', '.join(name for name, _ in names[:_NAMED])} and {more} more GPU{'' if more == 1 else 's'}"
 
 
-def no_gpus_text(sources: Sequence[TraceSource]) -> str:
+def no_gpus_text(sources: "Sequence[TraceSource]") -> str:
     """Say that no GPU's work is in a trace from these files: if one is damaged, work may be missing."""
     if any(source.is_damaged for source in sources):
         return f"no GPU's work in what could be read: {'a' if sources[1:] else 'the'} file is damaged"

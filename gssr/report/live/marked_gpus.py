@@ -1,5 +1,6 @@
 """Which GPUs have a mark on screens, what the mark stands for, and which GPUs a verdict is about."""
 
+from gssr.arrays import Flags
 from gssr.model.account.late_gpus import LATE_CODES
 from gssr.model.findings.outlier_gpus import verdict_on_few
 from gssr.model.live.live_result import Result
@@ -39,6 +40,13 @@ def mark_of(result: Result, gpu: int, ascii_only: bool) -> tuple[str, Role]:
     if result.unlike[gpu]:
         return (_outlier_mark if result.singled_out else culprit_mark)(ascii_only), "outlier"
     return "", "plain"
+
+
+def are_marked(result: Result) -> Flags:
+    """Flag the GPUs that have a mark, bool[n_gpus]."""
+    marked = result.unlike.copy()
+    marked[list(result.singled_out)] = True
+    return marked
 
 
 def legend_of_culprits(result: Result) -> str:

@@ -1,5 +1,5 @@
-"""All GPUs by what they do, the lowest first: a line each, with a bar and the median. Of more than fit, one line above shows
-all of them together."""
+"""All GPUs by what they do, first those with a mark, then the lowest: a line each, with a bar and the median. Of more than
+fit, one line above shows all of them together."""
 
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from gssr.render.cells import cell_width, clean, fit
 from gssr.render.columns import length
 from gssr.render.roles import Role
 from gssr.render.scale import count, metric_of, number
-from gssr.report.live.marked_gpus import legend_of_marks, mark_of
+from gssr.report.live.marked_gpus import are_marked, legend_of_marks, mark_of
 from gssr.report.live.metric_scales import full_scale
 from gssr.report.live.times_of_run import in_part, part_text
 from gssr.tui.gpus.history_table import HistoryTable
@@ -27,7 +27,7 @@ _VALUE = 8
 
 
 class GpuBars(HistoryTable):
-    """The means of the window; the cursor stays on its GPU."""
+    """The means of the window; the cursor begins on the first marked GPU, and stays on its GPU."""
 
     BINDINGS: ClassVar[list[BindingType]] = [key("enter", "open", "Look at it", "all about this GPU, on GPUs")]
 
@@ -37,6 +37,8 @@ class GpuBars(HistoryTable):
         self._means: Floats = np.zeros(0)
         """[n_gpus], NaN without samples."""
         self._full, self._median = 1.0, float("nan")
+        self._has_marked = False
+        """Whether any GPU had a mark when the GPUs were sorted last."""
 
     def show(self, result: Result, _view: View) -> None:
         """Draw from this result from now on; while a run grows, the order only changes where a difference can be seen."""
@@ -51,17 +53,25 @@ class GpuBars(HistoryTable):
         self.sort_items()
 
     def sort_items(self) -> None:
-        """Sort the GPUs anew; do nothing before the first result."""
+        """Sort the GPUs anew: by name, or by mean below those with a mark, which the sentence above is about. Do nothing
+        before the first result."""
         if self.result is None:
             return
-        gpus = np.sort(self.result.imbalance.gpus)
+        gpus, item = np.sort(self.result.imbalance.gpus), self.item
+        way = "by name"
         if self.sort == _MEAN:
             gpus = self.sort_steadily(self.result, gpus, self._means[gpus], self._full)
+            marked = are_marked(self.result)[gpus]
+            gpus = np.concatenate([gpus[marked], gpus[~marked]])
+            if marked.any() and not self._has_marked and self.at == 0:  # marks come with the judgement, after the lines
+                item = int(gpus[0])
+            self._has_marked = bool(marked.any())
+            end = ("lowest", "highest")[self.descending]
+            way = f"the marked, then the {end} first" if marked.any() else f"the {end} first"
         elif self.descending:
             gpus = gpus[::-1]
-        way = ("the lowest first", "the highest first")[self.descending] if self.sort == _MEAN else "by name"
         self.border_subtitle = way
-        self.set_order(gpus, self.item)
+        self.set_order(gpus, item)
 
     def place_columns(self) -> list[Heading]:
         """Lay out name and mean; empty before the first result."""

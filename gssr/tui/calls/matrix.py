@@ -18,8 +18,9 @@ from gssr.render.scale import count
 from gssr.report.live.call_tables import ABOUT
 from gssr.report.live.times_of_run import in_part, part_text
 from gssr.tui.keys import key
+from gssr.tui.shared.line_table import TO_THE_END
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.view import PAGE, View, moved
+from gssr.tui.view import View
 
 _FOOT = 5
 _LEAST = 4
@@ -55,8 +56,8 @@ class MessageMatrix(RowsPanel):
     BINDINGS: ClassVar[list[BindingType]] = [
         key("up,k", "line(-1)", "Up", "the sender above", show=False),
         key("down,j", "line(1)", "Down", "the sender below", show=False),
-        key("home", f"line({-PAGE * PAGE})", "First", "the first sender", show=False),
-        key("end", f"line({PAGE * PAGE})", "Last", "the last sender", show=False),
+        key("home", f"line(-{TO_THE_END})", "First", "the first sender", show=False),
+        key("end", f"line({TO_THE_END})", "Last", "the last sender", show=False),
         key("s", "measure", "Measure", "another measure: bytes, messages, time under way, bytes per second"),
     ]
     table = "messages"
@@ -108,11 +109,11 @@ class MessageMatrix(RowsPanel):
             self.show_table(self.table, self.result, self.view)
 
     def action_line(self, step: int) -> None:
-        """Move the cursor ``step`` senders down (up if negative), as ``moved`` does; do nothing without a matrix."""
+        """Move the cursor ``step`` senders down (up if negative); do nothing without a matrix."""
         found = self._folded()
         if found is not None:
-            n = len(found.labels)
-            self._line = moved(min(self._line, n - 1), step, n, n)
+            last = max(len(found.labels) - 1, 0)
+            self._line = min(max(min(self._line, last) + step, 0), last)
             self._draw_anew()
 
     def action_measure(self) -> None:

@@ -6,7 +6,7 @@ from gssr.model.live.live_result import Result
 from gssr.render.cells import clean, fit, side_by_side, wrap
 from gssr.render.clock import duration
 from gssr.render.roles import Row, Span
-from gssr.render.scale import NONE, UNKNOWN, difference, metric_of, percent, quantity, unit_of
+from gssr.render.scale import NONE, difference, metric_of, percent, quantity, unit_of
 from gssr.report.live.band_chart import metric_band
 from gssr.report.live.gpu_filter import processes_on
 from gssr.report.live.marked_gpus import culprit_mark, gpus_of_verdict, legend_of_culprits
@@ -103,9 +103,9 @@ class Inspector(RowsPanel):
             label = metric.label if len(metric.label) < size else metric.short
             row: Row = (
                 Span(f"{fit(label, size - 1, self.glyphs.ellipsis):<{size}}", "dim"),
-                Span(f"{_text(own, name):>{_VALUE}}", "outlier" if differs else "value"),
+                Span(f"{quantity(own, metric, NONE):>{_VALUE}}", "outlier" if differs else "value"),
             )
-            rows.append((*row, Span(f"{_text(median, name):>{_VALUE}}", "dim")) if two else row)
+            rows.append((*row, Span(f"{quantity(median, metric, NONE):>{_VALUE}}", "dim")) if two else row)
         return rows
 
     def _chart(self, result: Result, gpu: int, width: int, height: int) -> list[Row]:
@@ -158,9 +158,3 @@ def gap_texts(result: Result, gpu: int) -> list[str]:
     if missing > 0:
         texts.append(f"at least {seconds_text(missing)} without samples")
     return texts
-
-
-def _text(value: float, name: str) -> str:
-    """Say a metric's value with its unit; a sign if it is unknown (NaN)."""
-    text = quantity(None if value != value else value, metric_of(name))
-    return NONE if text == UNKNOWN else text

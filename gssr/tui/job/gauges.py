@@ -8,10 +8,10 @@ from gssr.model.live.live_result import Result
 from gssr.render.cells import clip, fit
 from gssr.render.columns import bar
 from gssr.render.roles import RAMP, Role, Row, Span
-from gssr.render.scale import NONE, UNKNOWN, metric_of, quantity
+from gssr.render.scale import NONE, metric_of, quantity
 from gssr.report.live.metric_scales import full_scale, shown_metrics
 from gssr.tui.shared.panel import RowsPanel
-from gssr.tui.view import selection_of
+from gssr.tui.view import gpus_looked_at
 
 _LEAST_BAR = 6
 _VALUE = 10
@@ -37,9 +37,7 @@ class Gauges(RowsPanel):
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw a line for each metric with its newest value of a live run, and beside it the mean of the window if
         there is room; of an ended run only the mean. Only of the GPUs that are selected, if any are."""
-        told, result = result, result.of_gpus or result
-        selection = result.query.gpus if result is not told else selection_of(result, self.view)
-        gpus = np.array(selection, np.int64) if selection else None
+        result, gpus = gpus_looked_at(result, self.view)
         means = result.window.overall(gpus)
         now = _newest(result, gpus) if result.is_live else means
         names = shown_metrics(result)
@@ -52,7 +50,6 @@ class Gauges(RowsPanel):
         rows: list[Row] = []
         for name, label in zip(names, labels, strict=False):
             metric, value = metric_of(name), now.get(name)
-            text = quantity(value, metric)
             weight: Role = "value" if name == result.grid.metric else "plain"
             row: Row = (Span(f"{fit(label, size, self.glyphs.ellipsis):<{size}} ", weight),)
             fraction = None if value is None else min(max(value / full_scale(result, name), 0.0), 1.0)
@@ -60,10 +57,9 @@ class Gauges(RowsPanel):
             role: Role = RAMP[round((fraction or 0.0) * (len(RAMP) - 1))] if is_load else "neutral"
             row = (*row, *bar(fraction, size_of_bar, self.glyphs, role))
             place = width - size - 1 - size_of_bar - (_VALUE + 1) * two
-            row = (*row, Span(f"{NONE if text == UNKNOWN else text:>{place}}", weight))
+            row = (*row, Span(f"{quantity(value, metric, NONE):>{place}}", weight))
             if two:
-                text = quantity(means.get(name), metric)
-                row = (*row, Span(f" {NONE if text == UNKNOWN else text:>{_VALUE}}", "dim"))
+                row = (*row, Span(f" {quantity(means.get(name), metric, NONE):>{_VALUE}}", "dim"))
             rows.append(clip(row, width))
         return rows
 

@@ -50,7 +50,7 @@ class JobPane(ScreenPane):
     @on(Opened, "VerdictCard")
     def show_verdict(self, event: Opened) -> None:
         """Show all about a verdict, on Why."""
-        self.app.go_to_screen(replace(self.app.view, screen="why", row=event.item, note=event.item))
+        self.app.go_to_screen(replace(self.app.view, screen="why", note=event.item))
 
     def on_mount(self) -> None:
         """Name the cards."""

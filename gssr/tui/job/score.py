@@ -19,7 +19,7 @@ from gssr.report.live.times_of_run import length_text, seconds_text
 from gssr.score import CAVEAT, DEFINITION, SCALE, how_to_measure
 from gssr.tui.shared.history import history_rows
 from gssr.tui.shared.panel import Drawing, Panel, Words
-from gssr.tui.view import View, selection_of
+from gssr.tui.view import View, gpus_looked_at
 
 
 class ScoreHistory(Panel):
@@ -63,9 +63,7 @@ class Score(Drawing, Vertical):
         Of a trace the busy share is shown instead. If the score is unknown, the best metric that was measured, with
         the reason.
         """
-        told, result = result, result.of_gpus or result
-        selection = result.query.gpus if result is not told else selection_of(result, view)
-        gpus = np.array(selection, np.int64) if selection else None
+        result, gpus = gpus_looked_at(result, view)
         self.border_title = "GPU saturation" if result.part is None else "work"
         score, recent = result.whole.score(gpus), result.recent.score(gpus)
         live = result.is_live

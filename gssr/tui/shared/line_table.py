@@ -23,7 +23,8 @@ HEAD = 1
 """Rows that the heads of the columns take."""
 MARK = 2
 """Cells before the first column, for the mark of a line."""
-_TO_THE_END = 1_000_000_000
+TO_THE_END = 1_000_000_000
+"""Lines: no table has as many."""
 
 
 class Heading(NamedTuple):
@@ -59,8 +60,8 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):
         key("down,j", "cursor(1)", "Down", "the line below", show=False),
         key("pageup", "page(-1)", "Page up", "a page up", show=False),
         key("pagedown", "page(1)", "Page down", "a page down", show=False),
-        key("home,g", f"cursor(-{_TO_THE_END})", "First", "the first line", show=False),
-        key("end,G", f"cursor({_TO_THE_END})", "Last", "the last line", show=False),
+        key("home,g", f"cursor(-{TO_THE_END})", "First", "the first line", show=False),
+        key("end,G", f"cursor({TO_THE_END})", "Last", "the last line", show=False),
         key("s", "sort", "Sort", "sort by the next column; a click on a head sorts by it"),
         key("r", "reverse", "Reverse", "sort the other way round"),
     ]

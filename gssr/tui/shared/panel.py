@@ -219,6 +219,11 @@ class Panel(LineDrawing, Widget, can_focus=True):
     def name_border(self, result: Result) -> None:
         """Name in the border what is shown of this result, in the size that the panel has; does nothing here."""
 
+    def entitle(self, title: str, *more: str) -> None:
+        """Set the border's title to ``title`` and what else is to be said, without empty texts."""
+        between = "  -  " if self.glyphs.levels.isascii() else "  ·  "
+        self.border_title = between.join(filter(None, (title, *more)))
+
     def on_resize(self) -> None:
         """Name anew what is shown: how long a cell is, and what there is room for, depends on the size."""
         if self.result is not None:

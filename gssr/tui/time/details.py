@@ -13,7 +13,7 @@ from gssr.render.clock import exact
 from gssr.render.columns import bar
 from gssr.render.function_names import distinct_names
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, UNKNOWN, metric_of, percent, quantity
+from gssr.render.scale import NONE, metric_of, percent, quantity
 from gssr.render.states import OF_TRACE
 from gssr.report.live.interval import interval_rows
 from gssr.report.live.metric_scales import full_scale, shown_metrics
@@ -80,21 +80,14 @@ class Details(RowsPanel):
             took = f"{own}: {exact(high - low)} from {at_text(result, low)}"
             name = "" if place < 0 else clean(part.trace.names[int(part.trace.intervals.name[place])])
             room = max(self.app.size.width - len(took) - 12, 8)
-            self._entitle(fit(name, room, self.glyphs.ellipsis) if name else "what takes the time", took)
+            self.entitle(fit(name, room, self.glyphs.ellipsis) if name else "what takes the time", took)
             return
         at = None if view.cursor is None else cells.at(view.cursor)
         if view.cursor is None or at is None:
-            self._entitle("all metrics: mean of the window", "left, right or a click: the time cursor")
+            self.entitle("all metrics: mean of the window", "left, right or a click: the time cursor")
             return
         said = event_at(result, cells, view.cursor)
-        self._entitle(f"all metrics at {at_text(result, cells.time(at))}", said)
-
-    def _entitle(self, title: str, more: str) -> None:
-        """Set the border's title to both texts, without the empty one, cut to the width of the app."""
-        between = "  -  " if self.glyphs.levels.isascii() else "  ·  "
-        self.border_title = fit(
-            between.join(filter(None, (title, more))), max(self.app.size.width - 4, 8), self.glyphs.ellipsis
-        )
+        self.entitle(f"all metrics at {at_text(result, cells.time(at))}", said)
 
     @staticmethod
     def rows_needed(result: Result, width: int) -> int:
@@ -135,13 +128,12 @@ class Details(RowsPanel):
         rows: list[Row] = [()] * tall
         for at, name in enumerate(names):
             metric, value = metric_of(name), means.get(name)
-            text = quantity(value, metric)
             words = metric.label if len(metric.label) <= label or width >= _WORDS else metric.short
             filled = bar(None if value is None else value / full_scale(result, name), bar_size, self.glyphs)
             role: Role = "value" if name == result.grid.metric else "dim"
             own: Row = (
                 Span(f" {fit(words, label, self.glyphs.ellipsis):<{label}}", role),
-                Span(f"{NONE if text == UNKNOWN else text:>{_VALUE}} ", "value"), *pad(filled, bar_size), Span("  "),
+                Span(f"{quantity(value, metric, NONE):>{_VALUE}} ", "value"), *pad(filled, bar_size), Span("  "),
             )  # fmt: skip
             rows[at % tall] = (*rows[at % tall], *own)
         return rows

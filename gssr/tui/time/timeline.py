@@ -214,12 +214,6 @@ class TimePanel(Panel):
             return []
         return [self.overlaid(strip, result) for strip in self.strips(result, width, height)]
 
-    def entitle(self, title: str, *more: str) -> None:
-        """Set the border's title to ``title`` and what else is to be said, without empty texts."""
-        self.border_title = "  ·  ".join(filter(None, (title, *more)))
-        if self.glyphs.levels.isascii():
-            self.border_title = self.border_title.replace("·", "-")
-
     def overlaid(self, strip: Strip, result: Result) -> Strip:
         """Return a drawn line with the selected stretch and the time cursor painted over it."""
         cells, gutter = self.cells_in_sight(result), self.left

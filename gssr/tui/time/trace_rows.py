@@ -19,7 +19,7 @@ from gssr.tui.keys import key
 from gssr.tui.time.box import Box
 from gssr.tui.time.timeline import TimePanel
 from gssr.tui.trace.cursor import NS
-from gssr.tui.view import PAGE, View, moved
+from gssr.tui.view import View
 
 
 class Sight(NamedTuple):
@@ -38,8 +38,8 @@ class TraceRows(TimePanel):
     BINDINGS: ClassVar[list[BindingType]] = [
         key("up,k", "row(-1)", "Up", "the line above", show=False),
         key("down,j", "row(1)", "Down", "the line below", show=False),
-        key("pageup", f"row(-{PAGE})", "Page up", "a page up", show=False),
-        key("pagedown", f"row({PAGE})", "Page down", "a page down", show=False),
+        key("pageup", "page(-1)", "Page up", "a page up", show=False),
+        key("pagedown", "page(1)", "Page down", "a page down", show=False),
     ]
 
     _about_flows = ""
@@ -97,10 +97,15 @@ class TraceRows(TimePanel):
     # Keys and the mouse
 
     def action_row(self, step: int) -> None:
-        """Move the cursor ``step`` rows, as ``moved`` does; do nothing before the rows are known."""
+        """Move the cursor ``step`` rows down (up if negative); do nothing before the rows are known."""
         n = None if self.result is None else self.n_rows(self.result)
         if n is not None:
-            self.change_view(replace(self.view, row=moved(self.row_of(n), step, self.sight(n).shown, n)))
+            self.change_view(replace(self.view, row=min(max(self.row_of(n) + step, 0), max(n - 1, 0))))
+
+    def action_page(self, step: int) -> None:
+        """Move the cursor by pages."""
+        n = None if self.result is None else self.n_rows(self.result)
+        self.action_row(step * max(self.sight(n or 0).shown - 1, 1))
 
     def row_under(self, event: events.MouseEvent) -> int | None:
         """Return the row under the mouse, or None if there is none."""

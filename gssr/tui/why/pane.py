@@ -47,7 +47,7 @@ class WhyPane(ScreenPane):
     @on(Pointed, "#causes")
     def show_verdict(self, event: Pointed) -> None:
         """Show all about another verdict."""
-        self.app.change_view(replace(self.app.view, note=event.item, row=event.item))
+        self.app.change_view(replace(self.app.view, note=event.item))
 
 
 def blamed_gpu(result: Result, view: View) -> int:
