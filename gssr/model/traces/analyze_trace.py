@@ -704,11 +704,13 @@ def _of_gpu(
         causes = [idling.causes_as_hta(part, links)]
     busy_ns, compute_ns, communication_ns, copy_ns = ns.tolist()
     shares = np.diff(before) / np.maximum(np.diff(edges), 1)
+    window = (begin, stop) if part.like_hta else part.window
+    waited_for = 0 if blocked is None else int(np.diff(blocked.before(np.array(window))).sum())
     use = GpuUse(
         part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
         waits, shares[0], tuple(shares[1:]),
-        0 if of_two is None else int(types[2] + types[6]) - exposed_collectives, late_host,
+        0 if of_two is None else int(types[2] + types[6]) - exposed_collectives, waited_for, late_host,
     )  # fmt: skip
     return _GpuMeasures(use, _added(causes), idling.longest(*longest), in_steps)
 

@@ -63,7 +63,8 @@ class GpuUse(NamedTuple):
     exactly each subset of TYPES [8]. ``overlap``: the share of the communication that lies under computation, None without
     communication. ``busy_over_time`` and, by type, ``types_over_time`` [3]: shares 0-1 [n_bins] in equal bins of the span.
     ``exposed_p2p_ns``: the part of the exposed communication in which it did nothing but send to or receive from single
-    ranks."""
+    ranks. ``waited_for_ns``: the part of the window in which at least one thread of the processes that use the GPU waited
+    in a call for a GPU."""
 
     track: Track
     place: str
@@ -80,6 +81,7 @@ class GpuUse(NamedTuple):
     busy_over_time: Floats
     types_over_time: tuple[Floats, ...]
     exposed_p2p_ns: int = 0
+    waited_for_ns: int = 0
     late_host: LateHost = LateHost()
     book: GpuBook | None = None
     """Its time by category, None as HolisticTraceAnalysis counts."""
@@ -296,10 +298,13 @@ class OwnMetric(NamedTuple):
 
 
 class CallTotals(NamedTuple):
-    """Calls of one sort, all ranks together. ``n_bytes``: what was copied by the ``n_sized`` of known size."""
+    """Calls of one sort, or the work that they launched, all ranks together. ``total_ns``: their lengths added up.
+    ``gpu_ns``: the time of each GPU in which any such work runs on it, 0 of calls; less than ``total_ns`` where some runs
+    at once. ``n_bytes``: what was copied by the ``n_sized`` of known size."""
 
     n: int = 0
     total_ns: int = 0
+    gpu_ns: int = 0
     n_bytes: int = 0
     n_sized: int = 0
 

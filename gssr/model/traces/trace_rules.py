@@ -307,30 +307,21 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "Threads wait for the GPUs for {time}, in {calls}",
-    _shares("in calls that wait", 0.1, 1.01, NSYS),
+    "info", "For {share} of the GPUs' time threads wait for them, in {calls}",
+    (Threshold("warning", 0.1, "with a thread in a call that waits, as a share of the GPUs' time", NSYS),),
     "A thread in such a call launches nothing: wait later, or only for an event of the one stream that matters. A call at "
     "the end of a step, or while the GPU is busy, costs nothing.",
     needs=(("kernels",), ("calls",)),
 )  # fmt: skip
 def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if threads spend long in calls that wait for the GPU, such as cudaDeviceSynchronize (nsys: cuda_api_sync)."""
-    calls, lost = trace.calls["blocked"], _idle(trace, "blocked")
-    if _graded(trace, calls.total_ns, rule) is None:
+    n, waited_ns, lost = trace.calls["blocked"].n, sum(gpu.waited_for_ns for gpu in trace.gpus), _idle(trace, "blocked")
+    share = _share(trace, waited_ns)
+    if share < rule.at("warning"):
         return None
-    total = _share(trace, calls.total_ns)
-    text = f"{percent(total)} of the GPUs' time ({took(calls.total_ns)}) in calls that wait"
-    if total > 1:
-        text = (
-            f"several threads at once, together longer than the GPUs' time ({took(calls.total_ns)}), in calls that wait"
-        )
-    evidence = (
-        finding_in_words(
-            "share", total, f"{text} (reported from {percent(rule.at('warning'))} on)", rule.at("warning")
-        ),
-        _lost(trace, lost, "idle meanwhile"),
-    )
-    words = {"calls": f"{calls.n:,} call{'' if calls.n == 1 else 's'}", "time": took(calls.total_ns)}
+    what = "with at least one thread of the processes that use them in such a call"
+    evidence = (_of_time(trace, waited_ns, rule, what), _lost(trace, lost, "idle meanwhile"))
+    words = {"share": percent(share), "calls": f"{n:,} call{'' if n == 1 else 's'}"}
     return RuleMatch(words, evidence, rule.severity, _span(trace))
 
 
@@ -377,13 +368,13 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
     """Match if the copies or sets of this name in ``trace.calls`` cost much time. ``waits``: the field of Waits with
     the idle time in their calls, None if there is none."""
     found = trace.calls[name]
-    lost = max(_idle(trace, waits) if waits else 0, min(found.total_ns, sum(gpu.exposed_copy_ns for gpu in trace.gpus)))
-    severity = _graded(trace, max(found.total_ns, lost), rule)
+    lost = max(_idle(trace, waits) if waits else 0, min(found.gpu_ns, sum(gpu.exposed_copy_ns for gpu in trace.gpus)))
+    severity = _graded(trace, max(found.gpu_ns, lost), rule)
     if severity is None or not found.n:
         return None
     moved = _bytes(found.n_bytes) if found.n_sized == found.n else "an unknown size"
     evidence = (
-        _of_time(trace, max(found.total_ns, lost), rule, f"for {moved}"),
+        _of_time(trace, max(found.gpu_ns, lost), rule, f"for {moved}"),
         _lost(
             trace,
             lost,
