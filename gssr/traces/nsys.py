@@ -25,7 +25,7 @@ from gssr.traces.nsys_export import read_columns
 from gssr.traces.nsys_files import TABLES as FILE_TABLES
 from gssr.traces.nsys_files import files_of
 from gssr.traces.runs import RunTraits
-from gssr.traces.tables import Tables
+from gssr.traces.tables import Tables, damage_notes
 from gssr.traces.timeline import (
     NO_LINK,
     OPERATIONS,
@@ -272,10 +272,10 @@ class _Reading:
             self._notes.append(f"no kernels were traced; what was: {told or 'nothing'}")
         if self._left_out:
             self._notes.append(f"rows without sound times, which are left out: {self._left_out:,}")
-        notes = (*self._database.damage, *about.notes, *self._notes)
+        notes = (*damage_notes(self._database), *about.notes, *self._notes)
         source = TraceSource(
             self._database.path, "nsys", "Nsight Systems", about.version, rank, about.host, self._n_events, self._left_out,
-            notes,
+            notes, is_damaged=bool(self._database.damage),
         )  # fmt: skip
         clock = Clock() if about.unix_ns is None else Clock(about.unix_ns, "unix")
         series = tuple(one if one.track < 0 else one._replace(track=places[one.track]) for one in counters)

@@ -121,7 +121,7 @@ def read_perfetto(path: str, rank: int | None = None, most_bytes: int | None = N
         reading.notes.append(chunks.problem)
     elif not is_whole:
         reading.notes.append("the file is cut off or damaged: what comes before is read")
-    return reading.timeline()
+    return reading.timeline(is_damaged=bool(chunks.problem) or not is_whole)
 
 
 class _Reading:
@@ -406,8 +406,8 @@ class _Reading:
         track, key = np.array(made, np.int64).reshape(-1, 2)[which].T
         self._rows.add_columns(time[begun], end[begun], track, key, link[begun], size[begun])
 
-    def timeline(self) -> Timeline:
-        """Make the timeline of what was read. Call it once. Raises TraceError."""
+    def timeline(self, is_damaged: bool) -> Timeline:
+        """Make the timeline of what was read, of a file that ``is_damaged`` or not. Call it once. Raises TraceError."""
         self._close()
         counters = tuple(self._make_counters())
         if not (self._rows.n_events or counters):
@@ -426,8 +426,9 @@ class _Reading:
             kinds = ", ".join(kind for kind, _ in self._others.most_common(3))
             self.notes.append(f"packets of other kinds ({kinds}), which are left out: {n:,}")
         source = TraceSource(
-            self._path, "perfetto", "Perfetto", "", self._rank, None, self._rows.n_events, lost, tuple(self.notes)
-        )
+            self._path, "perfetto", "Perfetto", "", self._rank, None, self._rows.n_events, lost, tuple(self.notes),
+            is_damaged=is_damaged,
+        )  # fmt: skip
         return Timeline((source,), self._clock(intervals.start, counters), tracks, names, intervals, counters)
 
     def _clock(self, start: Ints, counters: Sequence[Counter]) -> Clock:

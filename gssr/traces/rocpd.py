@@ -22,7 +22,7 @@ from gssr.traces.categories import category_of, operation_of
 from gssr.traces.database import open_database
 from gssr.traces.dump_file import whole_number
 from gssr.traces.nsys_columns import IntervalColumns, Key, all_alike, placed
-from gssr.traces.tables import Tables
+from gssr.traces.tables import Tables, damage_notes
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Intervals, Kind, Timeline, TraceSource, Track
 
 _One = TypeVar("_One")
@@ -211,7 +211,7 @@ class _Reading:
         intervals, names = self._intervals(places)
         every = [process for own in self._own for process in own.values()]
         ranks = sorted({process.rank for process in every if process.rank is not None})
-        notes = list(self._database.damage)
+        notes = damage_notes(self._database)
         if self._rank is None and ranks:
             called, launcher = ", ".join(map(str, ranks[:4])), next(each.launcher for each in every if each.launcher)
             notes.append(f"rank {called}: taken from what {launcher} told it")
@@ -224,7 +224,7 @@ class _Reading:
         rank = _one(ranks) if self._rank is None else self._rank
         source = TraceSource(
             self._database.path, "rocpd", "rocprofv3", "", rank, _one(each.host for each in every), self._n_events,
-            self._left_out, tuple(notes),
+            self._left_out, tuple(notes), is_damaged=bool(self._database.damage),
         )  # fmt: skip
         return Timeline((source,), Clock(None, "boot"), tracks, names, intervals, facts=facts)
 

@@ -146,7 +146,11 @@ def analyze_timeline(
     calls, windows = None if like_hta else host_calls(part), windows_of_files(part)
     gpus = [_of_gpu(part, gpu, work_of(gpu), covered, timed, of_two) for gpu in asked]
     books = [
-        None if calls is None else book_gpu(part, work_of(gpu), calls, windows[part.gpus[gpu].source]) for gpu in asked
+        None
+        if calls is None
+        else book_gpu(part, work_of(gpu), calls, windows[source], timeline.sources[source].is_damaged)
+        for gpu in asked
+        for source in [part.gpus[gpu].source]
     ]
     work = links
     if like_hta:

@@ -368,8 +368,14 @@ class TraceAnalysis:
 
     def critical_path(self, wins: int = MOST_WINS) -> CriticalPath | None:
         """Find the critical path, and what shortening the first ``wins`` names on it would win. None where the graphs were
-        not asked for, there are too many moments in them, or their times can't be compared. Computed at each call."""
-        return critical_path(self.dependencies, wins) if self.dependencies else None
+        not asked for, a file is damaged, there are too many moments in them, or their times can't be compared. Computed at
+        each call."""
+        return critical_path(self.dependencies, wins) if self.dependencies and not self.is_damaged else None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Tell whether a file is cut off or damaged, so that any event may be missing."""
+        return any(source.is_damaged for source in self.sources)
 
     @property
     def span_ns(self) -> int:
@@ -399,7 +405,8 @@ class TraceAnalysis:
         """Return where the GPU time of the window went, with times in seconds from the trace's zero; None without
         GPUs, or as HolisticTraceAnalysis counts. Computed at each call."""
         books = [gpu.book for gpu in self.gpus if gpu.book is not None]
-        return breakdown_of(books, [gpu.node for gpu in self.gpus if gpu.book is not None])
+        nodes = [gpu.node for gpu in self.gpus if gpu.book is not None]
+        return breakdown_of(books, nodes, "guess" if self.is_damaged else "measured")
 
     @property
     def types(self) -> Ints:

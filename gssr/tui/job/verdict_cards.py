@@ -45,7 +45,7 @@ class VerdictCards(Drawing, Vertical):
         more = len(verdicts) - MOST_CARDS
         said = self.query_one("#more-verdicts", Words)
         said.display = more > 0 or (judgement is not None and not verdicts)
-        few = judgement.too_few if judgement is not None else None
+        few = judgement.not_judged if judgement is not None else None
         nothing = f"not judged: {few}" if few else "no rule finds anything wrong"
         said.say(f"{more} more on Why (5)" if more > 0 else nothing)
         self.call_after_refresh(self._point_to_what_is_cut)

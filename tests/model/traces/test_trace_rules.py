@@ -254,7 +254,7 @@ def test_ranks_are_not_compared_if_a_file_is_damaged(code: str, whole: TraceAnal
     cut = replace(whole, sources=(TraceSource("rank0.json", "kineto", is_damaged=True),))
     judged = judge_trace(cut, TABLE)
     assert not {code, "communication_share"} & {verdict.code for verdict in judged.verdicts}
-    assert judged.abstentions[code] == "a file is damaged: what a rank did may be missing"
+    assert judged.abstentions[code] == "a file is cut off or damaged: some of what was done may be missing"
 
 
 def test_copies_by_kernels_are_judged_as_copies() -> None:
