@@ -23,12 +23,12 @@ from gssr.traces.dump_file import load_dump, objects, text, whole_number
 from gssr.traces.json_events import FileChunks
 from gssr.traces.rocpd import timeline_of_tables
 from gssr.traces.tables import TablesInMemory
+from gssr.traces.text_lines import text_lines
 from gssr.traces.timeline import Counter, Timeline, TraceError
 
 _MOST_UNPACKED, _MOST_TIMES = 40 << 20, 6
 """As of load_dump: rocprofv3 names every kernel and file of the program, so that an honest file begins with 8 MB."""
 _MOST_PROCESSES, _MOST_COUNTERS = 1000, 1000
-_LONGEST_LINE = 1 << 20
 _LEAST_LINE, _FEW_LINES = 40, 1000
 """Bytes of a line in the mean, where there are more lines than a few: two times since boot alone are 28."""
 _INTERVALS = {
@@ -293,36 +293,28 @@ def _of_csv(path: str, most_bytes: int | None, damage: list[str]) -> _Gathered:
 
 
 def _rows(path: str, most_bytes: int | None, damage: list[str]) -> Iterator[list[str]]:
-    """Yield the rows of a CSV file. A last line that is cut off is left out, and ``damage`` says so. Raises TraceError."""
-    chunks, n_columns, has_end = FileChunks(path, most_bytes), 0, True
+    """Yield the rows of a CSV file. A last line that is cut off is left out, and ``damage`` says so. Raises TraceError, also
+    if lines are shorter in the mean than rocprofv3 writes."""
+    n_columns, line = 0, ""
 
-    def split_lines() -> Iterator[str]:
-        """Split the file into lines, the last of which may be empty. Raises TraceError if lines are shorter in the mean, or
-        one is longer, than rocprofv3 writes."""
-        nonlocal has_end
-        rest, size, n_lines = b"", 0, 0
-        for chunk in chunks:
-            size, n_lines = size + len(chunk), n_lines + chunk.count(b"\n")
-            if n_lines * _LEAST_LINE > max(size, _LEAST_LINE * _FEW_LINES):
+    def all_lines() -> Iterator[str]:
+        nonlocal line
+        size = 0
+        for n, line in enumerate(text_lines(path, most_bytes, "rocprofv3"), 1):
+            size += len(line)
+            if n * _LEAST_LINE > max(size, _LEAST_LINE * _FEW_LINES):
                 raise TraceError(f"{path}: is damaged: its lines are shorter than any that rocprofv3 writes")
-            *whole, rest = (rest + chunk).split(b"\n")
-            yield from (line.decode("utf-8", "replace") for line in whole)
-            if len(rest) > _LONGEST_LINE:
-                raise TraceError(f"{path}: is damaged: a line of it is longer than any that rocprofv3 writes")
-        has_end = not rest
-        yield rest.decode("utf-8", "replace")
+            yield line
 
     try:
-        for row in csv.reader(split_lines()):
+        for row in csv.reader(all_lines()):
             n_columns = n_columns or len(row)
-            if not has_end and len(row) < n_columns:
+            if len(row) < n_columns and not line.endswith("\n"):
                 damage.append(f"the last line of {os.path.basename(path)} is cut off, and left out")
             elif row:
                 yield row
     except csv.Error as error:
         raise TraceError(f"{path}: is damaged: a row of it is no CSV ({error})") from None
-    if chunks.problem:
-        raise TraceError(f"{path}: {chunks.problem.split(':')[0]}")
 
 
 _Places = dict[str, int]
