@@ -18,9 +18,12 @@ LOOK_SECONDS = 0.2
 """How often a rank looks whether a trace is asked for, at most."""
 
 
-def torch_trace(wait: int = 10, active: int = 3, on_demand: bool = False) -> "TorchTrace":
+def torch_trace(
+    wait: int = 10, active: int = 3, on_demand: bool = False, *, with_stack: bool = False, record_shapes: bool = False
+) -> "TorchTrace":
     """Trace ``active`` steps of a loop with torch.profiler, after ``wait`` steps, or, with ``on_demand``, whenever
-    ``gssr profile --trace-when`` asks for it.
+    ``gssr profile --trace-when`` asks for it. ``with_stack`` and ``record_shapes`` are torch.profiler's: it records lines
+    of Python, and the shapes of which FLOPs are counted; both cost time.
 
     Each rank writes ``torch.rankR.stepN.json`` into the folder that ``gssr profile`` names (GSSR_TRACES). Outside of
     ``gssr profile`` nothing is traced, and torch is not imported. Whatever goes wrong while tracing becomes a warning,
@@ -38,14 +41,14 @@ def torch_trace(wait: int = 10, active: int = 3, on_demand: bool = False) -> "To
         raise ValueError(
             "gssr.torch_trace: wait and active are numbers of steps from 1 on; the last of wait is warm-up"
         )
-    return TorchTrace(wait, active, on_demand)
+    return TorchTrace(wait, active, on_demand, {"with_stack": with_stack, "record_shapes": record_shapes})
 
 
 class TorchTrace:
     """A context manager that traces steps, see ``torch_trace``. Call ``step`` at the end of each step."""
 
-    def __init__(self, wait: int, active: int, on_demand: bool) -> None:
-        self._active, self._on_demand = active, on_demand
+    def __init__(self, wait: int, active: int, on_demand: bool, recorded: dict[str, bool]) -> None:
+        self._active, self._on_demand, self._recorded = active, on_demand, recorded
         self._folder = os.environ.get("GSSR_TRACES") or None
         self._first = 0 if on_demand else wait + 1
         self._done = 0
@@ -105,7 +108,7 @@ class TorchTrace:
             from torch.profiler import profile, schedule
 
             steps = schedule(wait=0, warmup=1, active=self._active, repeat=1)
-            self._profiler = profile(schedule=steps, on_trace_ready=self._write)
+            self._profiler = profile(schedule=steps, on_trace_ready=self._write, **self._recorded)
             self._profiler.start()
 
     def _stop(self) -> None:

@@ -168,8 +168,8 @@ def _read_profiled_kernels(
     found = profiled_kernels([launch for launches in read for launch in launches], traced, short_name)
     following = most_time_unprofiled(found, traced or {}, short_name)
     return _OwnReport(
-        lambda asked: kernels_page(found, following, asked), lambda: kernels_document(found, following), TABLES,
-        lambda name: kernels_rows(name, found),
+        lambda asked: kernels_page(found, following, asked, cut_off),
+        lambda: kernels_document(found, following, cut_off), TABLES, lambda name: kernels_rows(name, found),
     ), problems  # fmt: skip
 
 

@@ -161,9 +161,9 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     if not options.details:
         return analysis
     clocks = disagreement(reader)
-    unjudged = said.too_few and f"not judged: {said.too_few}"
+    unjudged = said.not_judged and f"not judged: {said.not_judged}"
     energy = describe_energy(total.joules, total.counted_joules, total.n_rows, energy_j)
-    is_unsure = said.breakdown is not None and not said.too_few and has_few_samples(span.seconds, interval)
+    is_unsure = said.breakdown is not None and not said.not_judged and has_few_samples(span.seconds, interval)
     few = (
         f"fewer than {FEWEST_FOR_CAUSES} samples of each GPU: another run of the same job may be given other causes of"
     )

@@ -211,12 +211,12 @@ class Judgement:
     themselves. GPUs are numbered among those asked for.
 
     ``verdicts``: the worst first and otherwise in the order of the rules, causes before what they explain; ``abstentions``:
-    the rules that could not be judged, by code, with a clause on what was missing. ``too_few``: why there are too few
-    samples for a judgement, a clause, else None. ``step``: how long a step took, None where nothing tells. ``breakdown``:
-    where the GPU time went; None if no GPU has two samples. ``leading_loss``: what its largest loss is due to, None where no
-    verdict tells. ``phases``, in the order of time. ``unevenness``: None where there are no two GPUs to compare. ``peaks``:
-    of all GPUs, None where they are unknown; ``place``: where the run lies under the roofline, None where that was not
-    looked at."""
+    the rules that could not be judged, by code, with a clause on what was missing. ``not_judged``: why nothing is judged, a
+    clause (samples are too few, the file of a trace is damaged), else None. ``step``: how long a step took, None where
+    nothing tells. ``breakdown``: where the GPU time went; None if no GPU has two samples. ``leading_loss``: what its
+    largest loss is due to, None where no verdict tells. ``phases``, in the order of time. ``unevenness``: None where there
+    are no two GPUs to compare. ``peaks``: of all GPUs, None where they are unknown; ``place``: where the run lies under the
+    roofline, None where that was not looked at."""
 
     verdicts: tuple[Verdict, ...]
     abstentions: Mapping[str, str]
@@ -229,7 +229,7 @@ class Judgement:
     unevenness: "Unevenness | None" = None
     peaks: Peaks | None = None
     place: "Place | str | None" = None
-    too_few: str | None = None
+    not_judged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

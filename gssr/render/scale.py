@@ -38,7 +38,7 @@ UNITS: dict[str, Unit] = {
     "1/s": Unit("k/s", 1e-3, 2),
     "calls/s": Unit("/s", 1.0, 1),
     "bytes/s": Unit("MB/s", 1e-6, 3),
-    "bytes": Unit("KiB", 1.0 / 1024, 1),
+    "bytes": Unit("kB", 1e-3, 1),
     "s": Unit("ms", 1e3, 3),
 }
 

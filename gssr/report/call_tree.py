@@ -32,6 +32,7 @@ def call_rows(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
         return wrap(f"no times were measured: {', '.join(clean(each.name) for each in tree.metrics)}", options.width)
     rows = _by_paradigm(tree, options.width, marks)
     rows += _functions(tree, options, marks)
+    rows += _throughputs(tree, options, marks)
     if options.verbosity != "low":
         rows += _path(tree, options, marks)
     return rows + (_places(tree, options, marks) if len(tree.places) > 1 else [])
@@ -112,6 +113,28 @@ def _functions(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]
     ]  # fmt: skip
     rows += table(_columns(tree, "function"), lines, options.width, marks)
     return rows + rest_rows(len(flat) - len(lines), "name", "--csv functions", options.width)
+
+
+def _throughputs(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Draw the functions of which the profile tells FLOPs or bytes, with how many of them there are in a second; no rows if
+    it tells none."""
+    found = call_tree.throughputs(tree)
+    if not found:
+        return []
+    head = (
+        TableColumn("function"), TableColumn("time", "right"), TableColumn("TFLOP/s", "right"),
+        TableColumn("GB/s", "right", drop=1),
+    )  # fmt: skip
+    shown = found[: _MOST_LINES[options.verbosity]]
+    names = distinct_names([each.name for each in shown], _name_width(options), marks.ellipsis)
+    lines: list[list[Cell]] = [
+        [clean(name), took(each.ns),
+         *(NONE if n is None else fixed(n / each.ns / size, 2) for n, size in ((each.flops, 1e3), (each.bytes, 1.0)))]
+        for name, each in zip(names, shown, strict=True)
+    ]  # fmt: skip
+    about = "FLOPs and bytes that the program tells, in their time"
+    rows = section("How fast?", options.width, marks, about) + table(head, lines, options.width, marks)
+    return rows + rest_rows(len(found) - len(lines), "name", "--csv calltree_metrics", options.width)
 
 
 def _path(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:

@@ -67,16 +67,21 @@ def first_launch(kernel: str, others: Iterable[str]) -> str:
 
 
 def kernels_page(
-    found: Sequence[ProfiledKernel], next_kernel: UnprofiledKernel | None, options: PageOptions
+    found: Sequence[ProfiledKernel],
+    next_kernel: UnprofiledKernel | None,
+    options: PageOptions,
+    damage: Sequence[str] = (),
 ) -> list[Row]:
     """Draw the page, at most ``options.width`` cells wide but for the closing line. ``next_kernel``: of a trace, the kernel
-    with the most time that computes and was not profiled."""
+    with the most time that computes and was not profiled. ``damage``: sentences on files that are cut off."""
     width, marks = options.width, glyph_set(options.ascii)
     rows = files_head(list(dict.fromkeys(each.launch.path for each in found)), width, marks)
     n_launches = sum(each.launch.launches for each in found)
     devices = sorted({clean(each.launch.device) for each in found} - {""})
     pieces = [f"{count(n_launches, 'launch')} measured by Nsight Compute", *devices[:3]]
     rows += flow([(Span(piece),) for piece in pieces], width, marks.ellipsis, separator=", ")
+    for sentence in damage:
+        rows += wrap(sentence, width, role="outlier")
     rows += _overview(found, options, marks)
     for each in found[: _MOST_TOLD[options.verbosity]]:
         rows += _launch(each, options, marks)
@@ -217,8 +222,10 @@ def _advice(advice: RuleAdvice) -> str:
     return f"{clean(advice.rule)}: {clean(advice.text)}{won}"
 
 
-def kernels_document(found: Sequence[ProfiledKernel], next_kernel: UnprofiledKernel | None) -> dict[str, Any]:
-    """Return the JSON object; None is unknown."""
+def kernels_document(
+    found: Sequence[ProfiledKernel], next_kernel: UnprofiledKernel | None, damage: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the JSON object; None is unknown. ``damage``: sentences on files that are cut off."""
     return {
         "schema": SCHEMA,
         "kernels": [
@@ -230,6 +237,7 @@ def kernels_document(found: Sequence[ProfiledKernel], next_kernel: UnprofiledKer
             for each in found
         ],
         "next": None if next_kernel is None else profile_object(next_kernel),
+        "damage": list(damage),
     }  # fmt: skip
 
 

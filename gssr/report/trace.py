@@ -22,7 +22,7 @@ from gssr.model.traces.pipelines import stages, transfer_waits
 from gssr.model.traces.profiled_kernels import UnprofiledKernel
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.traces.trace_results import CAUSES, Cause, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
-from gssr.model.verdicts.words import no_gpus_text, took
+from gssr.model.verdicts.words import damage_text, no_gpus_text, took
 from gssr.render.breakdown import LEAST_SHOWN
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
 from gssr.render.columns import bar, split_row, strip
@@ -150,6 +150,8 @@ def _head(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     named, *pieces = describe(trace)
     rows = flow([(Span("GSSR", "title"),), (Span(named, "value"),)], width, marks.ellipsis, indent="  ")
     rows += flow([(Span(piece),) for piece in pieces], width, marks.ellipsis, separator=", ")
+    if trace.is_damaged:
+        rows += wrap(f"not judged: {clean(damage_text(trace.sources))}", width, role="outlier")
     if not trace.whole:
         begin, end = (f"{at / 1e9:.9g} s" for at in trace.window)
         rows += wrap(f"only {begin} to {end} after the trace's zero", width, role="outlier")
@@ -722,7 +724,8 @@ def _document(trace: TraceAnalysis) -> dict[str, Any]:
     and for the call tree if there is none."""
     tables: dict[str, Iterator[dict[str, Any]] | None] = {}
     tables |= {name: _objects(name, trace) for name in TABLES if name not in ("launches", "verdicts")}
-    told = {"messages": trace.exchange, "io": trace.io, "critical_path": trace.dependencies or None}
+    dependencies = None if trace.is_damaged else trace.dependencies or None
+    told = {"messages": trace.exchange, "io": trace.io, "critical_path": dependencies}
     tables |= {name: None for name, found in told.items() if found is None}
     tables["kernel_types"] = (row | {"types": row["types"].split("+")} for row in _objects("kernel_types", trace))
     longest = next_to_profile(trace)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Ints
 from gssr.store.format.rows import Process
+from gssr.traces.interval_columns import order_of
 from gssr.traces.timeline import (
     NO_LINK,
     NO_TIME,
@@ -139,7 +140,7 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
         facts.update(timeline.facts)
     parts = [timeline.intervals for timeline in timelines]
     start, length = np.concatenate([one.start for one in parts]), np.concatenate([one.length for one in parts])
-    order = np.lexsort((-length, start))
+    order = np.arange(len(start))[order_of(start, length)]
     intervals = Intervals(
         start[order], length[order], np.concatenate(track)[order], np.concatenate(name)[order],
         np.concatenate([one.kind for one in parts])[order], np.concatenate([one.category for one in parts])[order],

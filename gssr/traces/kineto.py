@@ -13,6 +13,7 @@ from gssr.arrays import Ints
 from gssr.traces.categories import COUNTED_RANGE, KINDS, category_of, operation_of, work_named
 from gssr.traces.event_columns import COLUMNS, COUNTED, FLOW, EventColumns, Numbers, Open, columns_of, whole_number
 from gssr.traces.host_waits import host_waits_apart
+from gssr.traces.interval_columns import order_of
 from gssr.traces.timeline import (
     NO_LINK,
     Clock,
@@ -26,6 +27,7 @@ from gssr.traces.timeline import (
     TraceSource,
     Track,
     TrackKind,
+    is_unix_time,
 )
 
 _OF_MTIA = {"dma_request": Kind.MEMCPY, "event_wait": Kind.GPU_SYNC, "event_record": Kind.GPU_SYNC}
@@ -34,8 +36,6 @@ _GPU_PROCESS = re.compile(r"^/device:(GPU|TPU):(\d+)|\b(GPU)\s?(\d+)$")
 _STREAM = re.compile(r"Stream #(\d+)")
 _HELD = frozenset("XMiIRBEC") | FLOW
 _MOST_KEYS = 1 << 26
-_FIRST_UNIX, _LAST_UNIX = 10**17, 4 * 10**18
-"""In ns: 1973 and 2096. What is before is a time since boot."""
 
 
 def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
@@ -46,7 +46,7 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
         raise TraceError(f"{path}: holds no trace: nothing in it is an event")
     _close(found)
     columns = {name: np.concatenate([np.empty(0, kind), *found.parts.pop(name)]) for name, kind in COLUMNS}
-    order = np.lexsort((-columns["length"], columns["start"]))
+    order = order_of(columns["start"], columns["length"])
     for name, column in columns.items():
         columns[name] = column[order]
     counted, columns = _counted_apart(found, columns)
@@ -190,7 +190,7 @@ def _of_gpus(
             why = "the file is damaged, so they may be missing" if is_damaged else f"{why} was not on for GPUs"
             notes.append(f"no GPU rows: {why}; what GPUs did is not known")
         return own
-    early = on_gpu & (own.start + own.length <= own.start[~on_gpu].min(initial=_LAST_UNIX))
+    early = on_gpu & (own.start + own.length <= own.start[~on_gpu].min(initial=np.iinfo(np.int64).max))
     if not is_hip or on_gpu.all() or not early.any():
         return own
     n = np.count_nonzero(early)
@@ -283,7 +283,7 @@ def _clock_of(start: Ints, counters: Sequence[Counter], keys: Mapping[str, Any])
     usual = int(start[len(start) // 2])
     base = whole_number(keys.get("baseTimeNanoseconds")) or 0
     for zero, error in ((0, 1000), (base, 0)):
-        if _FIRST_UNIX <= zero + usual <= _LAST_UNIX:
+        if is_unix_time(zero + usual):
             return Clock(zero, "unix", error)
     return Clock()
 

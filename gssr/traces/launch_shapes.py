@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.store.pages.leaf_rows import NULL
+from gssr.traces.interval_columns import Key, placed
 from gssr.traces.json_events import JsonEvents
 from gssr.traces.kernel_profile import Dim3, dim3
 from gssr.traces.nsys import open_report
-from gssr.traces.nsys_columns import Key, placed
 from gssr.traces.tables import Tables
 from gssr.traces.timeline import TraceError, TraceSource
 

@@ -5,12 +5,10 @@ A row is a metric of a launch, or a rule's remark on it; on the page "raw" it is
 columns.
 """
 
-import codecs
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from gssr.traces.json_events import FileChunks
 from gssr.traces.kernel_profile import (
     MOST_LAUNCHES,
     AdviceKind,
@@ -24,10 +22,9 @@ from gssr.traces.kernel_profile import (
     number_of,
     plain_advice,
 )
+from gssr.traces.text_lines import LONGEST_LINE, text_lines
 from gssr.traces.timeline import TraceError
 
-_LONGEST_LINE = 4 << 20
-"""Characters of a row: of the page "raw" with all metrics there are it has some 500,000."""
 _MOST_LINES = 200
 """Of a row: the text of a rule can have some."""
 _HEAD = re.compile(r'"?(?:ID"?,"?)?Process ID"?,')
@@ -172,33 +169,16 @@ def _rows(path: str, most_bytes: int | None) -> Iterator[str]:
     together. One that the file ends in has no line's end, and lacks at least its last field. Raises TraceError."""
     held: list[str] = []
     has_head, n_quotes, size = False, 0, 0
-    for line in _lines(path, most_bytes):
+    for line in text_lines(path, most_bytes, "ncu"):
         if not held and not _HEAD.match(line) and not (has_head and _ROW.match(line)):
             continue
         has_head = True
         held.append(line)
         n_quotes, size = n_quotes + line.count('"'), size + len(line)
-        if size > _LONGEST_LINE or len(held) > _MOST_LINES:
+        if size > LONGEST_LINE or len(held) > _MOST_LINES:
             raise TraceError(f"{path}: is damaged: a row of it is longer than any that ncu prints")
         if n_quotes % 2 == 0:
             yield "".join(held)
             held, n_quotes, size = [], 0, 0
     if held:
         yield "".join(held).rpartition(',"')[0]
-
-
-def _lines(path: str, most_bytes: int | None) -> Iterator[str]:
-    """Yield the lines of a text in UTF-8 or UTF-16, as PowerShell writes it, with their ends."""
-    chunks = FileChunks(path, most_bytes)
-    decoder, rest = None, ""
-    for chunk in chunks:
-        if decoder is None:
-            is_wide = chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-            decoder = codecs.getincrementaldecoder("utf-16" if is_wide else "utf-8-sig")("replace")
-        *lines, rest = (rest + decoder.decode(chunk)).split("\n")
-        yield from (f"{line.rstrip(chr(13))}\n" for line in lines)
-        if len(rest) > _LONGEST_LINE:
-            raise TraceError(f"{path}: is damaged: a row of it is longer than any that ncu prints")
-    if chunks.problem:
-        raise TraceError(f"{path}: {chunks.problem.split(':')[0]}")
-    yield rest

@@ -1,19 +1,13 @@
-"""Reports of Nsight Compute (.ncu-rep), read by NVIDIA's package ncu-report in a process of its own.
-
-That is native code on a file that may be from anybody: the process has limits of memory and time, and what it writes is
-read as what a stranger has written.
-"""
+"""Reports of Nsight Compute (.ncu-rep), read by NVIDIA's package ncu-report in a process of its own
+(gssr.traces.confined)."""
 
 import json
 import os
-import resource
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
+from gssr.traces.confined import Limits, confined_arguments, written_by
 from gssr.traces.kernel_profile import (
     MOST_LAUNCHES,
     AdviceKind,
@@ -51,23 +45,13 @@ def read_ncu_report(path: str) -> list[ProfiledLaunch]:
         size = os.path.getsize(path)
     except OSError as error:
         raise TraceError(f"{path}: can't be read: {error.strerror}") from None
-    seconds = _SECONDS + size // _BYTES_PER_SECOND
-    command = [sys.executable, "-P", "-c", f"from {__name__} import {send_report.__name__} as send; send()", path]
-    with tempfile.TemporaryFile() as written:
-        try:
-            process = subprocess.run(
-                [*command, str(_MEMORY + _MEMORY_BY_SIZE * size), str(seconds)], stdin=subprocess.DEVNULL, stdout=written,
-                stderr=subprocess.DEVNULL, timeout=2 * seconds, check=False,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise TraceError(f"{path}: can't be read: ncu-report got no further in {2 * seconds} s") from None
-        written.seek(0)
+    limits = Limits(_MEMORY + _MEMORY_BY_SIZE * size, _MOST_WRITTEN, _SECONDS + size // _BYTES_PER_SECOND)
+    with written_by(send_report, path, (), limits, "ncu-report", {}) as (written, exit_code):
         try:
             found = [_launch(path, told) for told in _told(written, path)]
         except (TypeError, ValueError, KeyError, OverflowError):  # not what send_report writes
-            found, process.returncode = [], -1
-    if process.returncode != 0:
+            found, exit_code = [], -1
+    if exit_code != 0:
         raise TraceError(f"{path}: can't be read: ncu-report crashed on it, or it takes too much memory or time")
     if not found:
         raise TraceError(f"{path}: holds no launch that was profiled, or is damaged")
@@ -104,21 +88,14 @@ def _launch(path: str, told: dict[str, Any]) -> ProfiledLaunch:
 
 
 def send_report() -> None:
-    """Run in the process of its own: read the report ``sys.argv[1]`` within so many bytes of memory (``sys.argv[2]``) and
-    seconds (``sys.argv[3]``), and write a line of JSON for each launch."""
-    limits = (
-        (resource.RLIMIT_AS, int(sys.argv[2])), (resource.RLIMIT_CPU, int(sys.argv[3])),
-        (resource.RLIMIT_FSIZE, _MOST_WRITTEN), (resource.RLIMIT_CORE, 0),
-    )  # fmt: skip
-    for kind, most in limits:
-        _, hard = resource.getrlimit(kind)
-        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    """Run in the process of its own: read the report, its only argument, and write a line of JSON for each launch."""
+    (path,) = confined_arguments()
     with open(1, "w", encoding="ascii", closefd=False) as out:
         number, failed = 0, ""
         try:
             import ncu_report
 
-            for action in chain.from_iterable(ncu_report.load_report(sys.argv[1])):
+            for action in chain.from_iterable(ncu_report.load_report(path)):
                 told = _described(ncu_report, action)
                 if told is None:
                     failed = f"it is cut off behind {number:,} launch{'' if number == 1 else 'es'}"

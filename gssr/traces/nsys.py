@@ -16,16 +16,15 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.recognise import is_in_columns
 from gssr.store.pages.leaf_rows import NULL
 from gssr.store.read.open import Readable
-from gssr.traces.categories import category_of
 from gssr.traces.database import open_database
 from gssr.traces.host_waits import host_waits_apart
+from gssr.traces.interval_columns import IntervalColumns, IntervalNames, Key, all_alike, placed
 from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, ReportInfo
-from gssr.traces.nsys_columns import IntervalColumns, Key, all_alike, placed
 from gssr.traces.nsys_export import read_columns
 from gssr.traces.nsys_files import TABLES as FILE_TABLES
 from gssr.traces.nsys_files import files_of
 from gssr.traces.runs import RunTraits
-from gssr.traces.tables import Tables
+from gssr.traces.tables import Tables, damage_notes
 from gssr.traces.timeline import (
     NO_LINK,
     OPERATIONS,
@@ -272,10 +271,10 @@ class _Reading:
             self._notes.append(f"no kernels were traced; what was: {told or 'nothing'}")
         if self._left_out:
             self._notes.append(f"rows without sound times, which are left out: {self._left_out:,}")
-        notes = (*self._database.damage, *about.notes, *self._notes)
+        notes = (*damage_notes(self._database), *about.notes, *self._notes)
         source = TraceSource(
             self._database.path, "nsys", "Nsight Systems", about.version, rank, about.host, self._n_events, self._left_out,
-            notes,
+            notes, is_damaged=bool(self._database.damage),
         )  # fmt: skip
         clock = Clock() if about.unix_ns is None else Clock(about.unix_ns, "unix")
         series = tuple(one if one.track < 0 else one._replace(track=places[one.track]) for one in counters)
@@ -409,9 +408,7 @@ class _Reading:
     def _named(self, strings: _Strings) -> _Names:
         """Make name, kind, category and operation of each key that occurred."""
         texts = list(self._database.texts)
-        places: dict[str, int] = {}
-        domains: dict[str, str] = {}
-        rows: list[tuple[int, int, int, int, bool]] = []
+        named, domains, pageables = IntervalNames(), dict[str, str](), list[bool]()
         for at, *key in self._keys:
             table, operation, pageable = self._all[at], -1, False
             kind = table.kind
@@ -430,13 +427,10 @@ class _Reading:
                 operation, pageable = OPERATIONS.index(copy if copy in OPERATIONS else "other"), _PAGEABLE in key[1:]
             elif kind is Kind.MEMSET:
                 operation = OPERATIONS.index("memset")
-            rows.append((places.setdefault(name, len(places)), kind, category_of(kind, name), operation, pageable))
-        own, kinds, categories, operations, pageables = zip(*rows, strict=True) if rows else ((),) * 5
-        return _Names(
-            tuple(places), domains, np.array(own, np.int32), np.array(kinds, np.int8), np.array(categories, np.int8),
-            np.array(operations, np.int8), np.array(pageables, np.bool_),
-            np.array([key[0] == len(self._all) - 1 for key in self._keys], np.bool_),
-        )  # fmt: skip
+            named.add(name, kind, operation)
+            pageables.append(pageable)
+        start_end = np.array([key[0] == len(self._all) - 1 for key in self._keys], np.bool_)
+        return _Names(tuple(named.texts), domains, *named.columns(), np.array(pageables, np.bool_), start_end)
 
     def _range_name(self, key: Sequence[int], texts: Sequence[str], strings: _Strings, domains: dict[str, str]) -> str:
         """Name a range, with its domain in front ("DOMAIN:NAME") unless that is the default one, as the tool's own

@@ -1,16 +1,11 @@
 """Exports of Nsight Systems in columns, ``nsys export --type parquetdir`` or ``arrowdir``: a folder with a file for each
 table, which has the columns of the table in an .sqlite export.
 
-pyarrow is native code, and the files may be from anybody: it reads them in a process of its own, which has limits of memory
-and time and writes the columns into a file that is mapped here.
+pyarrow reads them in a process of its own (gssr.traces.confined), which writes the columns into a file that is mapped here.
 """
 
 import json
 import os
-import resource
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -18,6 +13,7 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.store.pages.leaf_rows import NULL
+from gssr.traces.confined import Limits, confined_arguments, written_by
 from gssr.traces.tables import TablesInMemory
 from gssr.traces.timeline import TraceError
 
@@ -40,23 +36,16 @@ def read_columns(folder: str, tables: Iterable[str]) -> TablesInMemory:
     except OSError as error:
         raise TraceError(f"{folder}: can't be read: {error.strerror}") from None
     size = sum(sizes)
-    seconds = _SECONDS + size // _BYTES_PER_SECOND
-    limits = (_MEMORY + _MEMORY_BY_SIZE * size, seconds, _WRITTEN + _WRITTEN_BY_SIZE * size)
-    command = [sys.executable, "-P", "-c", f"from {__name__} import {send_columns.__name__} as send; send()", folder]
-    with tempfile.TemporaryFile() as written:
-        try:
-            process = subprocess.run(
-                [*command, json.dumps(limits), *tables], stdin=subprocess.DEVNULL, stdout=written,
-                stderr=subprocess.DEVNULL, timeout=2 * seconds, check=False,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "ARROW_DEFAULT_MEMORY_POOL": "system"},
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise TraceError(f"{folder}: can't be read: pyarrow got no further in {2 * seconds} s") from None
+    limits = Limits(
+        _MEMORY + _MEMORY_BY_SIZE * size, _WRITTEN + _WRITTEN_BY_SIZE * size, _SECONDS + size // _BYTES_PER_SECOND
+    )
+    variables = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+    with written_by(send_columns, folder, [*tables], limits, "pyarrow", variables) as (written, exit_code):
         try:
             return _received(folder, written)
         except (ValueError, EOFError, KeyError, TypeError):
             what = "pyarrow crashed on it, or it takes too much memory or time"
-            raise TraceError(f"{folder}: can't be read: {what} (exit code {process.returncode})") from None
+            raise TraceError(f"{folder}: can't be read: {what} (exit code {exit_code})") from None
 
 
 def _files(folder: str, tables: Iterable[str]) -> dict[str, str]:
@@ -68,7 +57,6 @@ def _files(folder: str, tables: Iterable[str]) -> dict[str, str]:
 def _received(folder: str, written: Any) -> TablesInMemory:
     """Read what the process has written: lines of JSON, of which one that names a column of numbers is followed by them.
     Raises ValueError, EOFError, KeyError or TypeError if it is not that, TraceError if it says that it failed."""
-    written.seek(0)
     tables: dict[str, dict[str, Ints | Sequence[Any]]] = {}
     while True:
         told = json.loads(written.readline() or b"{}")
@@ -90,15 +78,9 @@ def _received(folder: str, written: Any) -> TablesInMemory:
 
 
 def send_columns() -> None:
-    """Run in the process of its own: read the tables ``sys.argv[3:]`` in the folder ``sys.argv[1]`` within the limits
-    ``sys.argv[2]`` (bytes of memory, seconds, bytes that are written), and write their columns."""
-    memory, seconds, written = json.loads(sys.argv[2])
-    for kind, most in (
-        (resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_FSIZE, written),
-        (resource.RLIMIT_CORE, 0),
-    ):  # fmt: skip
-        _, hard = resource.getrlimit(kind)
-        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    """Run in the process of its own: read, in the folder that is its first argument, the tables that are the others, and
+    write their columns."""
+    folder, *tables = confined_arguments()
     with open(1, "wb", closefd=False) as out:
         damage: list[str] = []
         try:
@@ -106,7 +88,7 @@ def send_columns() -> None:
         except ImportError:
             _say(out, failed="reading it needs the package pyarrow: pip install 'pyarrow>=17,<27'")
             return
-        for table, path in _files(sys.argv[1], sys.argv[3:]).items():
+        for table, path in _files(folder, tables).items():
             try:
                 for column, values in _columns(path):
                     if isinstance(values, list):

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Ints
 from gssr.store.pages.leaf_rows import NULL
+from gssr.traces.interval_columns import Key, placed
 from gssr.traces.nsys_about import OF_A_PROCESS
-from gssr.traces.nsys_columns import Key, placed
 from gssr.traces.tables import Tables
 from gssr.traces.timeline import FILE_OPERATIONS, FileUse, Track
 

@@ -28,7 +28,7 @@ from gssr.traces.protobuf_fields import (
     text_of,
     unpacked,
 )
-from gssr.traces.timeline import NO_LINK, Clock, Counter, Kind, Timeline, TraceError, TraceSource, Track
+from gssr.traces.timeline import NO_LINK, Clock, Counter, Kind, Timeline, TraceError, TraceSource, Track, is_unix_time
 
 _PACKET, _LONGEST_HEAD = b"\x0a", 11
 """How a packet begins: field 1, and its length in at most ten bytes."""
@@ -46,8 +46,6 @@ _OF_SEQUENCE = range(64, 128)
 """those that each sequence has for itself."""
 _CLEARED, _NEEDS_STATE = 1, 2
 """Flags of a packet: it forgets the sequence's names, it needs them."""
-_FIRST_UNIX, _LAST_UNIX = 10**17, 4 * 10**18
-"""In ns: 1973 and 2096."""
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _IS_END = -1
 _LEGACY = {ord("B"): _BEGIN, ord("E"): _END, ord("I"): _INSTANT, ord("i"): _INSTANT, ord("X"): _BEGIN}
@@ -121,7 +119,7 @@ def read_perfetto(path: str, rank: int | None = None, most_bytes: int | None = N
         reading.notes.append(chunks.problem)
     elif not is_whole:
         reading.notes.append("the file is cut off or damaged: what comes before is read")
-    return reading.timeline()
+    return reading.timeline(is_damaged=bool(chunks.problem) or not is_whole)
 
 
 class _Reading:
@@ -263,7 +261,7 @@ class _Reading:
             if each.is_incremental:
                 sequence.times[clock] = each.timestamp * unit
             self._offsets[own, clock] = (at - each.timestamp * unit, unit)
-        if _UNIX in times and _BOOT in times and _FIRST_UNIX <= times[_UNIX].timestamp <= _LAST_UNIX and at < LAST_NS:
+        if _UNIX in times and _BOOT in times and is_unix_time(times[_UNIX].timestamp) and at < LAST_NS:
             self._unix = times[_UNIX].timestamp - at if self._unix is None else self._unix
 
     def _note_description(self, told: Any) -> None:
@@ -406,8 +404,8 @@ class _Reading:
         track, key = np.array(made, np.int64).reshape(-1, 2)[which].T
         self._rows.add_columns(time[begun], end[begun], track, key, link[begun], size[begun])
 
-    def timeline(self) -> Timeline:
-        """Make the timeline of what was read. Call it once. Raises TraceError."""
+    def timeline(self, is_damaged: bool) -> Timeline:
+        """Make the timeline of what was read, of a file that ``is_damaged`` or not. Call it once. Raises TraceError."""
         self._close()
         counters = tuple(self._make_counters())
         if not (self._rows.n_events or counters):
@@ -426,14 +424,15 @@ class _Reading:
             kinds = ", ".join(kind for kind, _ in self._others.most_common(3))
             self.notes.append(f"packets of other kinds ({kinds}), which are left out: {n:,}")
         source = TraceSource(
-            self._path, "perfetto", "Perfetto", "", self._rank, None, self._rows.n_events, lost, tuple(self.notes)
-        )
+            self._path, "perfetto", "Perfetto", "", self._rank, None, self._rows.n_events, lost, tuple(self.notes),
+            is_damaged=is_damaged,
+        )  # fmt: skip
         return Timeline((source,), self._clock(intervals.start, counters), tracks, names, intervals, counters)
 
     def _clock(self, start: Ints, counters: Sequence[Counter]) -> Clock:
         """Determine the clock. Who makes traces by hand often writes unix times, whatever the clock's number."""
         times = start if len(start) else counters[0].time if counters else start
-        if len(times) and _FIRST_UNIX <= times[len(times) // 2] <= _LAST_UNIX:
+        if len(times) and is_unix_time(int(times[len(times) // 2])):
             return Clock(0, "unix", 1000)
         if self._unix is None:
             return Clock(None, "boot") if (0, _BOOT) in self._offsets else Clock()

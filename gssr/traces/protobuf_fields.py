@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
-from gssr.traces.categories import category_of, operation_of
+from gssr.traces.categories import operation_of
+from gssr.traces.interval_columns import IntervalColumns, IntervalNames
 from gssr.traces.timeline import NO_LINK, Category, Intervals, Kind, TraceError
 
 LONGEST_MESSAGE = 4 << 20
@@ -99,8 +100,8 @@ class IntervalRows:
         """``path``: what errors name; ``size``: bytes of the file, by which the number of events is bounded."""
         self._path, self._most = path, max(_NEVER_TOO_MANY, size // _LEAST_EVENT)
         self._start, self._length, self._link, self._size = (array("q") for _ in range(4))
-        self._track, self._key, self._op = (array("i") for _ in range(3))
-        self._keys: dict[tuple[str, Kind, int, Category | None], int] = {}
+        self._track, self._key = array("i"), array("i")
+        self._keys: dict[tuple[str, Kind, int, Category | None, int], int] = {}
         self.n_events = self.n_left_out = 0
 
     def count(self, n: int = 1) -> None:
@@ -121,42 +122,34 @@ class IntervalRows:
         self._start.append(start)
         self._length.append(end - start)
         self._track.append(track)
-        self._key.append(self.key(name, kind, operation, category))
+        self._key.append(self.key(name, kind, operation, category, op))
         self._link.append(link)
         self._size.append(size)
-        self._op.append(op)
 
-    def key(self, name: str, kind: Kind, operation: int = -1, category: Category | None = None) -> int:
-        """Return the number of what ``add`` is told of an interval's name."""
-        return self._keys.setdefault((name, kind, operation, category), len(self._keys))
+    def key(
+        self, name: str, kind: Kind, operation: int = -1, category: Category | None = None, op: int = -1
+    ) -> int:  # fmt: skip
+        """Return the number of what ``add`` is told of an interval's name and ``op``."""
+        return self._keys.setdefault((name, kind, operation, category, op), len(self._keys))
 
     def add_columns(self, start: Ints, end: Ints, track: Ints, key: Ints, link: Ints, size: Ints) -> None:
         """Append intervals [n] with sound times; ``key``: as ``key`` returns them."""
         for into, column in (
             (self._start, start), (self._length, end - start), (self._track, track.astype(np.int32)),
             (self._key, key.astype(np.int32)), (self._link, link), (self._size, size),
-            (self._op, np.full(len(start), -1, np.int32)),
         ):  # fmt: skip
             into.frombytes(column.tobytes())
 
     def finish(self) -> tuple[Intervals, tuple[str, ...], NDArray[np.int32]]:
         """Return the intervals in order, their names, and the ``op`` of each, int32[n]."""
-        names: dict[str, int] = {}
-        rows = [
-            (
-                names.setdefault(name, len(names)), kind, category_of(kind, name) if category is None else category,
-                -1 if kind not in _COPIES else operation_of(name) if operation < 0 else operation,
-            )
-            for name, kind, operation, category in self._keys
-        ]  # fmt: skip
-        table = np.array(rows, np.int32).reshape(len(rows), 4)
-        start, length = np.frombuffer(self._start, np.int64), np.frombuffer(self._length, np.int64)
-        order = np.lexsort((-length, start))
-        key = np.frombuffer(self._key, np.int32)[order]
-        named, kinds, categories, operations = (table[:, at][key] for at in range(4))
-        intervals = Intervals(
-            start[order], length[order], np.frombuffer(self._track, np.int32)[order], named, kinds.astype(np.int8),
-            categories.astype(np.int8), np.frombuffer(self._link, np.int64)[order],
-            np.frombuffer(self._size, np.int64)[order], operations.astype(np.int8),
-        )  # fmt: skip
-        return intervals, tuple(names), np.frombuffer(self._op, np.int32)[order]
+        names, columns = IntervalNames(), IntervalColumns(len(self._start))
+        for name, kind, operation, category, _ in self._keys:
+            is_unnamed = kind in _COPIES and operation < 0
+            names.add(name, kind, operation_of(name) if is_unnamed else operation if kind in _COPIES else -1, category)
+        wide, narrow = (self._start, self._length, self._link, self._size), (self._track, self._key)
+        start, length, link, size = (np.frombuffer(column, np.int64) for column in wide)
+        track, numbers = (np.frombuffer(column, np.int32) for column in narrow)
+        columns.add(start, length, track, numbers, link, size)
+        intervals, key = columns.finish(*names.columns())
+        ops = np.array([op for *_, op in self._keys], np.int32)
+        return intervals, tuple(names.texts), ops[key]

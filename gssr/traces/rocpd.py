@@ -18,11 +18,11 @@ from gssr.launch import ALONE, where_am_i
 from gssr.store.pages.leaf_rows import NULL
 from gssr.store.read.database import Database
 from gssr.store.read.open import Readable
-from gssr.traces.categories import category_of, operation_of
+from gssr.traces.categories import operation_of
 from gssr.traces.database import open_database
 from gssr.traces.dump_file import whole_number
-from gssr.traces.nsys_columns import IntervalColumns, Key, all_alike, placed
-from gssr.traces.tables import Tables
+from gssr.traces.interval_columns import IntervalColumns, IntervalNames, Key, all_alike, placed
+from gssr.traces.tables import Tables, damage_notes
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Intervals, Kind, Timeline, TraceSource, Track
 
 _One = TypeVar("_One")
@@ -211,7 +211,7 @@ class _Reading:
         intervals, names = self._intervals(places)
         every = [process for own in self._own for process in own.values()]
         ranks = sorted({process.rank for process in every if process.rank is not None})
-        notes = list(self._database.damage)
+        notes = damage_notes(self._database)
         if self._rank is None and ranks:
             called, launcher = ", ".join(map(str, ranks[:4])), next(each.launcher for each in every if each.launcher)
             notes.append(f"rank {called}: taken from what {launcher} told it")
@@ -224,7 +224,7 @@ class _Reading:
         rank = _one(ranks) if self._rank is None else self._rank
         source = TraceSource(
             self._database.path, "rocpd", "rocprofv3", "", rank, _one(each.host for each in every), self._n_events,
-            self._left_out, tuple(notes),
+            self._left_out, tuple(notes), is_damaged=bool(self._database.damage),
         )  # fmt: skip
         return Timeline((source,), Clock(None, "boot"), tracks, names, intervals, facts=facts)
 
@@ -327,8 +327,7 @@ class _Reading:
         strings = self._texts("string", "string", of_kernels=False)
         mangled, kernels = (self._texts("info_kernel_symbol", name, True) for name in ("kernel_name", "display_name"))
         messages = list(self._messages)
-        texts: dict[str, int] = {}
-        rows = []
+        named = IntervalNames()
         for number, what, key, first, second in self._names:
             text, operation = strings[number].get(key, "(no name)"), -1
             if what == _KERNELS:
@@ -344,11 +343,9 @@ class _Reading:
                 kind = next((kind for pattern, kind in _KINDS if pattern.match(category or text)), Kind.CPU_OP)
                 kind = _AT_ONCE.get(kind, kind) if what == _MARKS else kind
                 text = messages[second] if second != NULL else category or text if key == NULL else text
-            rows.append((texts.setdefault(text, len(texts)), kind, category_of(kind, text), operation))
-        names, *others = zip(*rows, strict=True) if rows else ((),) * 4
-        kinds, categories, operations = (np.array(each, np.int8) for each in others)
-        intervals, _ = self._columns.finish(np.array(names, np.int32), kinds, categories, operations)
-        return replace(intervals, track=np.array(places, np.int32)[intervals.track]), tuple(texts)
+            named.add(text, kind, operation)
+        intervals, _ = self._columns.finish(*named.columns())
+        return replace(intervals, track=np.array(places, np.int32)[intervals.track]), tuple(named.texts)
 
     def _texts(self, table: str, column: str, of_kernels: bool) -> list[dict[int, str]]:
         """Read all texts of a column that names refer to, of kernels or of all else. Returns for each session the texts

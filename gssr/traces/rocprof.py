@@ -23,12 +23,12 @@ from gssr.traces.dump_file import load_dump, objects, text, whole_number
 from gssr.traces.json_events import FileChunks
 from gssr.traces.rocpd import timeline_of_tables
 from gssr.traces.tables import TablesInMemory
+from gssr.traces.text_lines import text_lines
 from gssr.traces.timeline import Counter, Timeline, TraceError
 
 _MOST_UNPACKED, _MOST_TIMES = 40 << 20, 6
 """As of load_dump: rocprofv3 names every kernel and file of the program, so that an honest file begins with 8 MB."""
 _MOST_PROCESSES, _MOST_COUNTERS = 1000, 1000
-_LONGEST_LINE = 1 << 20
 _LEAST_LINE, _FEW_LINES = 40, 1000
 """Bytes of a line in the mean, where there are more lines than a few: two times since boot alone are 28."""
 _INTERVALS = {
@@ -44,6 +44,7 @@ _INTERVALS = {
 _PROCESS = 1
 """The id of the process in its tables."""
 _API = re.compile(r"\w{1,40}_api")
+_TIMELESS = "counters have no times in this version of rocprofv3, and are left out"
 _NUMBER = re.compile(r"(?:(Agent|CPU|GPU) )?(-?\d{1,19})")
 """An agent, or any other number."""
 
@@ -62,6 +63,7 @@ class _Gathered:
         self.host: str | None = None
         self.counters: dict[str, tuple[array[int], list[float]]] = {}
         """By name times and values."""
+        self.has_timeless_counters = False
 
     def string(self, value: str) -> int:
         """Return the id of a text."""
@@ -119,19 +121,21 @@ class _Gathered:
 def read_rocprof(path: str, rank: int | None = None, most_bytes: int | None = None) -> Timeline:
     """Read a JSON file, or the CSV files of the process of which this is one. ``rank``: the rank if it is known. Times are
     ns since the node was booted. Raises TraceError. ``most_bytes``: as of load_dump."""
-    notes: list[str] = []
-    processes = _of_json(path, most_bytes) if _is_json(path) else [_of_csv(path, most_bytes, notes)]
+    damage: list[str] = []
+    processes = _of_json(path, most_bytes) if _is_json(path) else [_of_csv(path, most_bytes, damage)]
     tables: dict[str, dict[str, Ints | Sequence[Any]]] = {}
     for number, process in enumerate(processes):
         tables |= process.tables(number)
-    timeline = timeline_of_tables(TablesInMemory(path, tables, notes), rank)
+    timeline = timeline_of_tables(TablesInMemory(path, tables, damage), rank)
     series = [
         Counter(name, "", "gauge", np.array(times)[order], np.array(values)[order])
         for process in processes
         for name, (times, values) in process.counters.items()
         for order in [np.argsort(np.array(times), kind="stable")]
     ]
-    return replace(timeline, counters=tuple(series))
+    notes = (_TIMELESS,) * any(process.has_timeless_counters for process in processes)
+    sources = tuple(source._replace(notes=(*source.notes, *notes)) for source in timeline.sources)
+    return replace(timeline, sources=sources, counters=tuple(series))
 
 
 def _is_json(path: str) -> bool:
@@ -267,13 +271,14 @@ def _add_call(own: _Gathered, correlation: int, kind: str, name: str, thread: in
         own.add("region", correlation, kind, start, end, own.thread(thread), own.string(name))
 
 
-def _of_csv(path: str, most_bytes: int | None, notes: list[str]) -> _Gathered:
-    """Gather a process of its CSV files. Raises TraceError."""
+def _of_csv(path: str, most_bytes: int | None, damage: list[str]) -> _Gathered:
+    """Gather a process of its CSV files. Sentences on files that are cut off are appended to ``damage``. Raises
+    TraceError."""
     own = _Gathered()
     gpus: set[int] = set()
     tables = [(each, kind) for kind in ("agents", *ROCPROF_TABLES) for each, of in rocprof_siblings(path) if of == kind]
     for each, kind in tables:
-        rows = _rows(each, most_bytes, notes)
+        rows = _rows(each, most_bytes, damage)
         head = next(rows, [])
         at = {name: place for place, name in enumerate(head)}
         read = {
@@ -281,44 +286,35 @@ def _of_csv(path: str, most_bytes: int | None, notes: list[str]) -> _Gathered:
             "counters": _read_counters,
         }[kind]  # fmt: skip
         read(own, at, rows, gpus)
-    if any(kind == "counters" for _, kind in tables) and not own.counters:
-        notes.append("counters have no times in this version of rocprofv3, and are left out")
+    own.has_timeless_counters = any(kind == "counters" for _, kind in tables) and not own.counters
     for gpu in gpus - own.agents.keys():
         own.agents[gpu] = ("GPU", None, None, None)
     return own
 
 
-def _rows(path: str, most_bytes: int | None, notes: list[str]) -> Iterator[list[str]]:
-    """Yield the rows of a CSV file. A last line that is cut off is left out, and ``notes`` say so. Raises TraceError."""
-    chunks, n_columns, has_end = FileChunks(path, most_bytes), 0, True
+def _rows(path: str, most_bytes: int | None, damage: list[str]) -> Iterator[list[str]]:
+    """Yield the rows of a CSV file. A last line that is cut off is left out, and ``damage`` says so. Raises TraceError, also
+    if lines are shorter in the mean than rocprofv3 writes."""
+    n_columns, line = 0, ""
 
-    def split_lines() -> Iterator[str]:
-        """Split the file into lines, the last of which may be empty. Raises TraceError if lines are shorter in the mean, or
-        one is longer, than rocprofv3 writes."""
-        nonlocal has_end
-        rest, size, n_lines = b"", 0, 0
-        for chunk in chunks:
-            size, n_lines = size + len(chunk), n_lines + chunk.count(b"\n")
-            if n_lines * _LEAST_LINE > max(size, _LEAST_LINE * _FEW_LINES):
+    def all_lines() -> Iterator[str]:
+        nonlocal line
+        size = 0
+        for n, line in enumerate(text_lines(path, most_bytes, "rocprofv3"), 1):
+            size += len(line)
+            if n * _LEAST_LINE > max(size, _LEAST_LINE * _FEW_LINES):
                 raise TraceError(f"{path}: is damaged: its lines are shorter than any that rocprofv3 writes")
-            *whole, rest = (rest + chunk).split(b"\n")
-            yield from (line.decode("utf-8", "replace") for line in whole)
-            if len(rest) > _LONGEST_LINE:
-                raise TraceError(f"{path}: is damaged: a line of it is longer than any that rocprofv3 writes")
-        has_end = not rest
-        yield rest.decode("utf-8", "replace")
+            yield line
 
     try:
-        for row in csv.reader(split_lines()):
+        for row in csv.reader(all_lines()):
             n_columns = n_columns or len(row)
-            if not has_end and len(row) < n_columns:
-                notes.append(f"the last line of {os.path.basename(path)} is cut off, and left out")
+            if len(row) < n_columns and not line.endswith("\n"):
+                damage.append(f"the last line of {os.path.basename(path)} is cut off, and left out")
             elif row:
                 yield row
     except csv.Error as error:
         raise TraceError(f"{path}: is damaged: a row of it is no CSV ({error})") from None
-    if chunks.problem:
-        raise TraceError(f"{path}: {chunks.problem.split(':')[0]}")
 
 
 _Places = dict[str, int]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gssr.recognise import rank_in
 from gssr.traces.json_events import PIECE, FileChunks
+from gssr.traces.timeline import is_unix_time
 
 _OVERLAP = 4096
 _DAY_NS = 86_400 * 10**9
@@ -16,8 +17,6 @@ _STARTS_APART_NS = 600 * 10**9
 _BETWEEN_NS = 10 * 10**9
 """Traces without ranks of which one begins so long after the other's last event are not of one run. It may be shorter: the
 length of the last event is not looked at, and processes of a run need not begin and end at once."""
-_FIRST_UNIX_NS, _LAST_UNIX_NS = 10**17, 4 * 10**18
-"""1973 and 2096; what is before counts since boot, or since a base of the file."""
 _LOOKED_AT = 1 << 16
 """Bytes at the beginning and the end of a JSON trace in which times of events are looked for."""
 _HOST = re.compile(rb'"host_?name"\s*:\s*"([^"\\]{1,255})"', re.IGNORECASE)
@@ -77,11 +76,7 @@ def _unix_ns(text: bytes, zero: int) -> list[int]:
     empty."""
     times = [1000 * int(us) for us in _TIME.findall(text)]
     found = ((ns, ns + zero) for ns in times)
-    return [next(ns for ns in each if _is_unix(ns)) for each in found if any(map(_is_unix, each))]
-
-
-def _is_unix(ns: int) -> bool:
-    return _FIRST_UNIX_NS <= ns <= _LAST_UNIX_NS
+    return [next(ns for ns in each if is_unix_time(ns)) for each in found if any(map(is_unix_time, each))]
 
 
 def _end_of(path: str) -> bytes:

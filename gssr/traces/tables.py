@@ -41,6 +41,11 @@ class Tables(Protocol):
         ...
 
 
+def damage_notes(tables: Tables) -> list[str]:
+    """List what could not be read, as notes on the file, which do not name it."""
+    return [text.removeprefix(f"{tables.path}: ") for text in tables.damage]
+
+
 _AT_ONCE = 1 << 17
 
 

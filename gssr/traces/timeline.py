@@ -116,6 +116,11 @@ class Clock(NamedTuple):
     error_ns: int = 0
 
 
+def is_unix_time(ns: int) -> bool:
+    """Tell whether a time (ns) counts since 1970: it is in 1973 to 2096. What is before counts from a boot."""
+    return 10**17 <= ns <= 4 * 10**18
+
+
 @dataclass(frozen=True, slots=True)
 class Intervals:
     """Intervals as columns [n], sorted by start, those of equal start by falling length. Times in ns.

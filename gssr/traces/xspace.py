@@ -33,6 +33,7 @@ from gssr.traces.timeline import (
     TraceError,
     TraceSource,
     Track,
+    is_unix_time,
 )
 from gssr.traces.xspace_messages import message
 
@@ -58,8 +59,6 @@ _NEEDS = (
     "reading it needs the package protobuf: pip install 'protobuf>=6.31.1,<8' (with GSSR in a checkout: "
     "pip install '.[perfetto]')"
 )
-_FIRST_UNIX_NS = 10**17
-"""1973. Before it, times of lines count from the profile's start."""
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d{1,9})(?: (SparseCore \d{1,9}))?$")
 _TPU = "/device:TPU"
 _STREAM = re.compile(r"Stream #(\d{1,9})")
@@ -209,7 +208,7 @@ class _Reading:
             left_out, tuple(_list_notes(intervals, left_out)),
         )  # fmt: skip
         start = whole_number(self._stats.get("profile_start_time")) or 0
-        clock = Clock(0 if self._is_unix else start, "unix") if self._is_unix or start >= _FIRST_UNIX_NS else Clock()
+        clock = Clock(0 if self._is_unix else start, "unix") if self._is_unix or is_unix_time(start) else Clock()
         ops = tuple(
             own._replace(
                 module=own.module or self._programs.get(program, ""),
@@ -253,7 +252,7 @@ class _Reading:
         has_async = any(line.name == _ASYNC and line.chunks for line in plane.lines)
         for line in plane.lines:
             if line.chunks and plane.name != _METADATA:
-                self._is_unix |= line.start_ps // 1000 >= _FIRST_UNIX_NS
+                self._is_unix |= is_unix_time(line.start_ps // 1000)  # else from the profile's start
                 self._read_line(plane, line, has_async)
 
     def _decode_plane(self, begin: int, stop: int) -> _Plane:

@@ -9,6 +9,7 @@ import pytest
 
 import gssr
 from gssr.api import torch_trace as subject
+from gssr.cli import main
 from gssr.trace_requests import TraceRequest, read_request, write_request
 from tests.fakes.torch_profiler import Profile, module
 
@@ -37,6 +38,21 @@ def test_the_steps_after_those_waited_for_are_traced_once(folder: Path) -> None:
             assert names(folder) == ([] if step <= 6 else ["torch.rank0.step5.json"])
             trace.step()
     assert names(folder) == ["torch.rank0.step5.json"] and n_steps(folder / "torch.rank0.step5.json") == 2
+
+
+def test_lines_of_python_and_shapes_are_recorded_if_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for asked in (False, True):
+        with gssr.torch_trace(wait=1, active=1, with_stack=asked, record_shapes=asked) as trace:
+            for _ in range(3):
+                trace.step()
+    plain, full = (folder / f"torch.rank0.step2{number}.json" for number in ("", "-2"))
+    functions = {}
+    for path in (plain, full):
+        assert main(["analyze", "--csv", "functions", str(path)]) == 0
+        functions[path] = capsys.readouterr().out
+    for name in ("train.py(10): main", "train.py(20): train"):
+        assert name in functions[full] and name not in functions[plain]
+    assert "Input Dims" in full.read_text() and "Input Dims" not in plain.read_text()
 
 
 def test_a_loop_that_ends_while_it_is_traced_leaves_what_there_is_and_names_are_not_taken_twice(folder: Path) -> None:

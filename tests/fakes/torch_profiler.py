@@ -25,9 +25,16 @@ def module(rank: Callable[[], int] | None = None) -> dict[str, ModuleType]:
 class Profile:
     """As torch.profiler.profile with a schedule that is not repeated."""
 
-    def __init__(self, schedule: dict[str, int], on_trace_ready: Callable[[Any], object]) -> None:
+    def __init__(
+        self,
+        schedule: dict[str, int],
+        on_trace_ready: Callable[[Any], object],
+        record_shapes: bool = False,
+        with_stack: bool = False,
+    ) -> None:
         self._skip, self._active = schedule["wait"] + schedule["warmup"], schedule["active"]
         assert schedule["repeat"] == 1
+        self._with_stack, self._record_shapes = with_stack, record_shapes
         self._ready, self._n, self._runs = on_trace_ready, 0, False
         self._ends: list[float] = []
 
@@ -56,5 +63,15 @@ class Profile:
             common | {"name": f"ProfilerStep#{number}", "ts": end * 1e6}
             for number, end in enumerate(self._ends[self._skip :], 1)
         ]
+        if self._with_stack:
+            begin = min(event["ts"] for event in events)
+            lines = ("train.py(10): main", "train.py(20): train")
+            events += [
+                common | {"cat": "python_function", "name": line, "ts": begin + 0.001 * n, "dur": 1 - 0.1 * n}
+                for n, line in enumerate(lines)
+            ]
+        if self._record_shapes:
+            shapes = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"]}
+            events.append(common | {"cat": "cpu_op", "name": "aten::mm", "ts": events[0]["ts"] + 2, "args": shapes})
         with open(path, "w") as file:
             json.dump({"schemaVersion": 1, "traceEvents": events}, file)

@@ -158,7 +158,7 @@ def test_what_was_exported_is_imported_with_its_means(tmp_path: Path, in_job: No
         assert gpu.memory_total == before.gpus[place[gpu.node, gpu.device_index]].memory_total
     assert after.run.sampling_ms == 1000 * SECONDS and main(["analyze", str(back)]) == 0
     judged = analyze(after).judgement
-    assert judged.breakdown is None and judged.too_few == "no GPU has more than 1 sample" and not judged.verdicts
+    assert judged.breakdown is None and judged.not_judged == "no GPU has more than 1 sample" and not judged.verdicts
 
 
 JOB = {

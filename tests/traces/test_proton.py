@@ -56,6 +56,20 @@ def test_the_page_and_other_metrics_say_it_by_gpu(tmp_path: Path, capsys: pytest
     assert flops == {str(at): 1e12 * (at == 5) for at in range(7)}
 
 
+def test_the_page_says_how_fast_scopes_and_kernels_are_that_tell_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gemm = node("gemm", ns=2_000, flops16=3e6, flops8=1e6, bytes=8_000)
+    root = node("ROOT", node("layer", gemm, node("norm", ns=2_000), flops=4e6), node("silent", node("x", ns=5_000)))
+    assert main(["analyze", _written(tmp_path, [root, {}])]) == 0
+    page = capsys.readouterr().out
+    rows = [line.split() for line in page[page.index("How fast?") :].split("\n\n")[0].splitlines()[2:]]
+    # layer: 4e6 of its own and 4e6 of gemm in 4 µs; gemm: 4e6 in 2 µs
+    assert rows == [["layer", "4", "µs", "2.00", "2.00"], ["gemm", "2", "µs", "2.00", "4.00"]]
+    assert main(["analyze", _written(tmp_path, [node("ROOT", node("x", ns=5_000)), {}])]) == 0
+    assert "How fast?" not in capsys.readouterr().out
+
+
 def test_no_gpu_differs_where_all_take_equally_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for of_second, differs in ((205_000, False), (210_000, True)):
         kernels = node("a", ns=205_000), node("b", ns=of_second, gpu=1)

@@ -34,6 +34,7 @@ def test_time_shows_what_was_requested_and_reserved(tmp_path: Path) -> None:
         tabs = app.query_one("#tabs", Tabs)
         assert [tab.label.plain for tab in tabs.query("Tab") if tab.display] == ["3 Time", "7 Calls"]
         assert "requested, GiB" in seen(app) and "what GPU time is for" not in seen(app)
+        assert f"requested {binary(_memory(path).peak_bytes or 0)}" in " ".join(seen(app).replace("≤", "").split())
         await pilot.press("e")
         await until(pilot, lambda: "2 events, newest first" in seen(app))
         assert "peak of" in seen(app) and "out of memory: 512 MiB asked for" in seen(app)

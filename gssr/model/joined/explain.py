@@ -30,7 +30,7 @@ from gssr.model.traces.gpu_names import gpus_of
 from gssr.model.traces.lengths import statistics
 from gssr.model.traces.trace_results import GpuUse, Step, TraceAnalysis
 from gssr.model.verdicts.losses import TRACE_ADVICE
-from gssr.model.verdicts.words import percent, took
+from gssr.model.verdicts.words import damage_text, percent, took
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
 from gssr.store.read.time_window import Window
@@ -150,21 +150,23 @@ def explain_window(match: Match, positions: Collection[int], window: Window) -> 
     at_of = {track: position for track, position in match.gpus.items() if position in positions}
     found = _part(match, list(at_of), (start, end))
     kernels = statistics(found.lengths["kernels"])
+    damage = damage_text(found.sources)
+    told = () if damage else found.gpus  # what a damaged file lacks would be taken for idle time
     return Traced(
         path=match.path, rank=match.rank, gpus=gpus, start=start, end=end, share_of_run=0.0,
         score_inside=None, score_outside=None, clock=match.clock, clock_check=match.check, offset_s=match.offset,
-        split=_split(found.span_ns, found.gpus),
+        split=_split(found.span_ns, told),
         by_gpu=tuple(
             TracedGpu(at_of[gpu.track], gpu.span_ns / NS, _split(gpu.span_ns, [gpu]))
-            for gpu in found.gpus
+            for gpu in told
             if gpu.track in at_of and gpu.span_ns
         ),
-        idle=tuple(IdleTime(cause, n, ns / NS) for cause, (n, ns) in found.idle.items() if found.gpus),
+        idle=tuple(IdleTime(cause, n, ns / NS) for cause, (n, ns) in found.idle.items() if told),
         gaps=tuple(
             TracedGap(gap.start_ns / NS, gap.length_ns / NS, at_of[gap.track], gap.cause,
                       gap.range or gap.call or gap.python)
             for gap in found.gaps
-            if gap.track in at_of
+            if gap.track in at_of and told
         ),
         kernels=tuple(
             TracedKernel(str(name), str(category), count, ns / NS)
@@ -175,7 +177,8 @@ def explain_window(match: Match, positions: Collection[int], window: Window) -> 
         kernel_seconds=int(kernels.total.sum()) / NS,
         steps=_steps(found.steps),
         verdicts=tuple(TracedVerdict(each.code, each.severity, each.title) for each in found.verdicts),
-        notes=match.said, breakdown=_seconds_by_category(found.breakdown),
+        notes=(*match.said, *[damage] * bool(damage)),
+        breakdown=_seconds_by_category(found.breakdown if told else None),
     )  # fmt: skip
 
 

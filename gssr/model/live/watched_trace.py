@@ -45,6 +45,7 @@ from gssr.model.traces.part import only, part_of
 from gssr.model.traces.trace_results import TraceAnalysis
 from gssr.model.traces.trace_selection import flag_tracks_of_processes
 from gssr.model.traces.trace_steps import steps_of
+from gssr.model.verdicts.words import damage_text
 from gssr.store.format.rows import Event
 from gssr.traces.details import details_of
 from gssr.traces.timeline import BUSY, Kind, TraceError
@@ -259,7 +260,8 @@ class WatchedTrace(Watch):
         judgement = None
         if judged is not None and query.causes is not None:
             breakdown = _breakdown(judged)
-            judgement = Judgement(judged.verdicts, judged.abstentions, low / NS, high / NS, breakdown=breakdown)
+            judgement = Judgement(judged.verdicts, judged.abstentions, low / NS, high / NS, breakdown=breakdown,
+                                  not_judged=damage_text(judged.sources) or None)  # fmt: skip
         known = np.isfinite(grid.values)
         final = grid.values.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)
         latest = np.where(known.any(axis=1), grid.values[np.arange(n_gpus), final], np.nan)

@@ -146,7 +146,11 @@ def analyze_timeline(
     calls, windows = None if like_hta else host_calls(part), windows_of_files(part)
     gpus = [_of_gpu(part, gpu, work_of(gpu), covered, timed, of_two) for gpu in asked]
     books = [
-        None if calls is None else book_gpu(part, work_of(gpu), calls, windows[part.gpus[gpu].source]) for gpu in asked
+        None
+        if calls is None
+        else book_gpu(part, work_of(gpu), calls, windows[source], timeline.sources[source].is_damaged)
+        for gpu in asked
+        for source in [part.gpus[gpu].source]
     ]
     work = links
     if like_hta:
@@ -704,11 +708,13 @@ def _of_gpu(
         causes = [idling.causes_as_hta(part, links)]
     busy_ns, compute_ns, communication_ns, copy_ns = ns.tolist()
     shares = np.diff(before) / np.maximum(np.diff(edges), 1)
+    window = (begin, stop) if part.like_hta else part.window
+    waited_for = 0 if blocked is None else int(np.diff(blocked.before(np.array(window))).sum())
     use = GpuUse(
         part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
         tuple(types.tolist()), under / communication_ns if communication_ns else None,
         waits, shares[0], tuple(shares[1:]),
-        0 if of_two is None else int(types[2] + types[6]) - exposed_collectives, late_host,
+        0 if of_two is None else int(types[2] + types[6]) - exposed_collectives, waited_for, late_host,
     )  # fmt: skip
     return _GpuMeasures(use, _added(causes), idling.longest(*longest), in_steps)
 

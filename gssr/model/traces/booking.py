@@ -47,15 +47,19 @@ def windows_of_files(part: TracePiece) -> list[tuple[int, int]]:
     return list(zip(*(np.clip(times, *part.window).tolist() for times in (first, last)), strict=True))
 
 
-def book_gpu(part: TracePiece, links: Links, calls: tuple[Ints, Ints], window: tuple[int, int]) -> GpuBook:
+def book_gpu(
+    part: TracePiece, links: Links, calls: tuple[Ints, Ints], window: tuple[int, int], is_damaged: bool
+) -> GpuBook:  # fmt: skip
     """Book the time of the GPU whose work ``links`` are, by the ``host_calls`` of the part, in the ``window`` (ns) that its
-    file tells of. The work is gone through in stretches between which the GPU is idle."""
+    file tells of. A file that ``is_damaged`` tells of nothing after the GPU's last kernel: later ones may be missing. The
+    work is gone through in stretches between which the GPU is idle."""
     own = part.timeline.intervals
+    works = _extent_of_kernels(part, links.rows)
+    window = (window[0], works[1]) if is_damaged and works is not None else window
     begin, stop = window
     n_bins = book_bins(len(part.gpus))
     edges = begin + np.arange(n_bins + 1) * max(stop - begin, 1) // n_bins
     decided = np.zeros((len(DECIDED), n_bins + 1))
-    works = _extent_of_kernels(part, links.rows)
     if works is None:
         return GpuBook(window, None, edges, decided, NONE, NONE, NONE, {})
     reads, waits = _times_on_launching_threads(part, links, calls)

@@ -29,9 +29,12 @@ _MATCHED_SHARE = 0.5
 """What communication waits for is no guess if at least this share of its operations is known of several GPUs."""
 
 
-def breakdown_of(books: Sequence[GpuBook], nodes: Sequence[str | None]) -> Breakdown | None:
+def breakdown_of(
+    books: Sequence[GpuBook], nodes: Sequence[str | None], told: Confidence = "measured"
+) -> Breakdown | None:  # fmt: skip
     """Break down the time of a job into categories, by the ``books`` of its GPUs and the node of each (``nodes``, None:
-    unknown). Returns GPU-seconds by GPU and over time, with times in seconds from the trace's zero; None without GPUs."""
+    unknown). ``told``: how well the books tell it, a "guess" if events may be missing in them. Returns GPU-seconds by GPU
+    and over time, with times in seconds from the trace's zero; None without GPUs."""
     if not books:
         return None
     begin, end = min(book.window[0] for book in books), max(book.window[1] for book in books)
@@ -57,8 +60,8 @@ def breakdown_of(books: Sequence[GpuBook], nodes: Sequence[str | None]) -> Break
     names = tuple(dict.fromkeys(node or "" for node in nodes))
     work = "kernel" if any(len(book.kernels.start) or len(book.communication.start) for book in books) else "copy"
     is_matched = matched >= _MATCHED_SHARE * total
-    of_communication: Confidence = "measured" if not total else "inferred" if is_matched else "guess"
-    confidence = tuple(of_communication if each.branch == "communication" else "measured" for each in CATEGORIES)
+    of_communication: Confidence = told if not total or told == "guess" else "inferred" if is_matched else "guess"
+    confidence = tuple(of_communication if each.branch == "communication" else told for each in CATEGORIES)
     return Breakdown(
         by_gpu, over_time, names, np.array([names.index(node or "") for node in nodes], np.int64),
         edges[:-1] / _NS, (end - begin) / n_bins / _NS, 0.0, np.zeros(len(CATEGORIES)), confidence,

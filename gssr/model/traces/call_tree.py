@@ -29,6 +29,8 @@ _WORK = (
     "ordered sblock", "critical sblock",
 )  # fmt: skip
 """Roles of OpenMP's regions whose own time is the program's: what is left waits, or costs the runtime."""
+_FLOPS = re.compile("flops(?:8|16|32|64)?")
+"""What Proton calls floating-point operations, of any precision or of numbers of so many bits."""
 _OWN = ("user", "compiler", "instrumented", "libwrap", "wrapper", "sampling", "unknown", "")
 """Paradigms of what the program does itself."""
 _TELL_NONE = ("kineto", "chrome", "nsys", "rocpd", "rocprof", "xspace", "perfetto")
@@ -370,6 +372,38 @@ def flat_profile(tree: CallTree) -> CallTree:
     made = {TIME: Values(inclusive[order], exclusive[order]), VISITS: Values(visits[order], visits[order])}
     parent, depth = np.full(len(keys), -1), np.zeros(len(keys), np.int64)
     return CallTree(tuple(names), tuple(paradigm), parent, depth, tree.places, _TIME_AND_VISITS, made.__getitem__)
+
+
+class Throughput(NamedTuple):
+    """What all calls of a function compute and move, by what the profile tells of them and of what they call: ``flops``
+    and ``bytes`` (None: nothing is told) in ``ns``, their time on all places."""
+
+    name: str
+    ns: float
+    flops: float | None
+    bytes: float | None
+
+
+def throughputs(tree: CallTree) -> list[Throughput]:
+    """List the functions that tell themselves how many floating-point operations they do, or how many bytes they move, those
+    with most time first. As in Proton's own viewer, what is told of all they call is added. Needs times."""
+    told = {"flops": [each.name for each in tree.metrics if _FLOPS.fullmatch(each.name)], "bytes": ["bytes"]}
+    none = np.zeros((len(tree), 2))
+    sums = {
+        key: sum((np.nan_to_num(np.array(tree.values(name)).sum(axis=2).T) for name in names if tree.has(name)), none)
+        for key, names in told.items()
+    }
+    ns = np.nan_to_num(tree.values(TIME).inclusive).sum(axis=1)
+    at: dict[str, int] = {}
+    of = np.array([at.setdefault(name, len(at)) for name in tree.names], np.int64)
+    tells = (sums["flops"][:, 1] > 0) | (sums["bytes"][:, 1] > 0)
+    nodes = np.flatnonzero(tells & (ns > 0) & ~is_within_itself(tree.parent, of))
+    found = []
+    for name in dict.fromkeys(tree.names[node] for node in nodes.tolist()):
+        own = nodes[of[nodes] == at[name]]
+        flops, n_bytes = (float(sums[key][own, 0].sum()) or None for key in ("flops", "bytes"))
+        found.append(Throughput(name, float(ns[own].sum()), flops, n_bytes))
+    return sorted(found, key=lambda each: -each.ns)
 
 
 def by_paradigm(tree: CallTree) -> dict[str, Floats]:

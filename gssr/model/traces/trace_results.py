@@ -63,7 +63,8 @@ class GpuUse(NamedTuple):
     exactly each subset of TYPES [8]. ``overlap``: the share of the communication that lies under computation, None without
     communication. ``busy_over_time`` and, by type, ``types_over_time`` [3]: shares 0-1 [n_bins] in equal bins of the span.
     ``exposed_p2p_ns``: the part of the exposed communication in which it did nothing but send to or receive from single
-    ranks."""
+    ranks. ``waited_for_ns``: the part of the window in which at least one thread of the processes that use the GPU waited
+    in a call for a GPU."""
 
     track: Track
     place: str
@@ -80,6 +81,7 @@ class GpuUse(NamedTuple):
     busy_over_time: Floats
     types_over_time: tuple[Floats, ...]
     exposed_p2p_ns: int = 0
+    waited_for_ns: int = 0
     late_host: LateHost = LateHost()
     book: GpuBook | None = None
     """Its time by category, None as HolisticTraceAnalysis counts."""
@@ -296,10 +298,13 @@ class OwnMetric(NamedTuple):
 
 
 class CallTotals(NamedTuple):
-    """Calls of one sort, all ranks together. ``n_bytes``: what was copied by the ``n_sized`` of known size."""
+    """Calls of one sort, or the work that they launched, all ranks together. ``total_ns``: their lengths added up.
+    ``gpu_ns``: the time of each GPU in which any such work runs on it, 0 of calls; less than ``total_ns`` where some runs
+    at once. ``n_bytes``: what was copied by the ``n_sized`` of known size."""
 
     n: int = 0
     total_ns: int = 0
+    gpu_ns: int = 0
     n_bytes: int = 0
     n_sized: int = 0
 
@@ -363,8 +368,14 @@ class TraceAnalysis:
 
     def critical_path(self, wins: int = MOST_WINS) -> CriticalPath | None:
         """Find the critical path, and what shortening the first ``wins`` names on it would win. None where the graphs were
-        not asked for, there are too many moments in them, or their times can't be compared. Computed at each call."""
-        return critical_path(self.dependencies, wins) if self.dependencies else None
+        not asked for, a file is damaged, there are too many moments in them, or their times can't be compared. Computed at
+        each call."""
+        return critical_path(self.dependencies, wins) if self.dependencies and not self.is_damaged else None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Tell whether a file is cut off or damaged, so that any event may be missing."""
+        return any(source.is_damaged for source in self.sources)
 
     @property
     def span_ns(self) -> int:
@@ -394,7 +405,8 @@ class TraceAnalysis:
         """Return where the GPU time of the window went, with times in seconds from the trace's zero; None without
         GPUs, or as HolisticTraceAnalysis counts. Computed at each call."""
         books = [gpu.book for gpu in self.gpus if gpu.book is not None]
-        return breakdown_of(books, [gpu.node for gpu in self.gpus if gpu.book is not None])
+        nodes = [gpu.node for gpu in self.gpus if gpu.book is not None]
+        return breakdown_of(books, nodes, "guess" if self.is_damaged else "measured")
 
     @property
     def types(self) -> Ints:

@@ -92,7 +92,10 @@ def _in_torch(table: RuleTable) -> RuleTable:
 
 
 def _missing(rule: Rule, trace: TraceAnalysis) -> str | None:
-    """Say what a rule needs and the analysis lacks, and of which part of the trace that is; None if nothing is missing."""
+    """Say what a rule needs and the analysis lacks, and of which part of the trace that is; None if nothing is missing. If a
+    file is damaged, every rule lacks what may be missing there: it looks like idle time, or like a late rank."""
+    if trace.is_damaged:
+        return "a file is cut off or damaged: some of what was done may be missing"
     missing = next((_NEEDS[name] for (name,) in rule.needs if name not in trace.holds), None)
     parts = ["what is selected"] * trace.selected + ["this window"] * (not trace.whole)
     return missing.replace("in the trace", "in " + " in ".join(parts)) if missing and parts else missing
@@ -226,11 +229,9 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
 )  # fmt: skip
 def straggling_rank(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if one GPU spends clearly less time in communication than the others, so that they seem to wait for it. None
-    if the difference to the median of the others is below the threshold. Raises Unknown for a single GPU, and if a file is
-    damaged."""
+    if the difference to the median of the others is below the threshold. Raises Unknown for a single GPU."""
     if len(trace.gpus) < 2:
         raise Unknown("there is one GPU")
-    _refuse_damaged(trace)
     spent = np.array([gpu.communication_ns for gpu in trace.gpus], np.float64)
     least = int(spent.argmin())
     middle = float(np.median(np.delete(spent, least)))
@@ -307,30 +308,21 @@ def sync_storm(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 
 
 @register_rule(
-    "info", "Threads wait for the GPUs for {time}, in {calls}",
-    _shares("in calls that wait", 0.1, 1.01, NSYS),
+    "info", "For {share} of the GPUs' time threads wait for them, in {calls}",
+    (Threshold("warning", 0.1, "with a thread in a call that waits, as a share of the GPUs' time", NSYS),),
     "A thread in such a call launches nothing: wait later, or only for an event of the one stream that matters. A call at "
     "the end of a step, or while the GPU is busy, costs nothing.",
     needs=(("kernels",), ("calls",)),
 )  # fmt: skip
 def blocking_calls(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if threads spend long in calls that wait for the GPU, such as cudaDeviceSynchronize (nsys: cuda_api_sync)."""
-    calls, lost = trace.calls["blocked"], _idle(trace, "blocked")
-    if _graded(trace, calls.total_ns, rule) is None:
+    n, waited_ns, lost = trace.calls["blocked"].n, sum(gpu.waited_for_ns for gpu in trace.gpus), _idle(trace, "blocked")
+    share = _share(trace, waited_ns)
+    if share < rule.at("warning"):
         return None
-    total = _share(trace, calls.total_ns)
-    text = f"{percent(total)} of the GPUs' time ({took(calls.total_ns)}) in calls that wait"
-    if total > 1:
-        text = (
-            f"several threads at once, together longer than the GPUs' time ({took(calls.total_ns)}), in calls that wait"
-        )
-    evidence = (
-        finding_in_words(
-            "share", total, f"{text} (reported from {percent(rule.at('warning'))} on)", rule.at("warning")
-        ),
-        _lost(trace, lost, "idle meanwhile"),
-    )
-    words = {"calls": f"{calls.n:,} call{'' if calls.n == 1 else 's'}", "time": took(calls.total_ns)}
+    what = "with at least one thread of the processes that use them in such a call"
+    evidence = (_of_time(trace, waited_ns, rule, what), _lost(trace, lost, "idle meanwhile"))
+    words = {"share": percent(share), "calls": f"{n:,} call{'' if n == 1 else 's'}"}
     return RuleMatch(words, evidence, rule.severity, _span(trace))
 
 
@@ -377,13 +369,13 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> R
     """Match if the copies or sets of this name in ``trace.calls`` cost much time. ``waits``: the field of Waits with
     the idle time in their calls, None if there is none."""
     found = trace.calls[name]
-    lost = max(_idle(trace, waits) if waits else 0, min(found.total_ns, sum(gpu.exposed_copy_ns for gpu in trace.gpus)))
-    severity = _graded(trace, max(found.total_ns, lost), rule)
+    lost = max(_idle(trace, waits) if waits else 0, min(found.gpu_ns, sum(gpu.exposed_copy_ns for gpu in trace.gpus)))
+    severity = _graded(trace, max(found.gpu_ns, lost), rule)
     if severity is None or not found.n:
         return None
     moved = _bytes(found.n_bytes) if found.n_sized == found.n else "an unknown size"
     evidence = (
-        _of_time(trace, max(found.total_ns, lost), rule, f"for {moved}"),
+        _of_time(trace, max(found.gpu_ns, lost), rule, f"for {moved}"),
         _lost(
             trace,
             lost,
@@ -651,11 +643,10 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
 )  # fmt: skip
 def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
     """Match if the ranks spend unequal time outside communication, and a good part of all time in it, where the others
-    wait. Raises Unknown for a single rank, and if a file is damaged."""
+    wait. Raises Unknown for a single rank."""
     tree, spent, rest = _communication(trace)
     if not tree.by_rank:
         raise Unknown("there is one rank")
-    _refuse_damaged(trace)
     found = call_tree.spread(rest[None])
     late, share = float(found.imbalance[0]), float(spent.sum() / max((spent + rest).sum(), 1))
     if late < rule.at("warning") or share < rule.at("communication"):
@@ -677,12 +668,6 @@ def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
         ),
     )
     return RuleMatch(words, evidence, rule.graded(late), _span(trace))
-
-
-def _refuse_damaged(trace: TraceAnalysis) -> None:
-    """Raise Unknown if a file is cut off or damaged: what is left of one rank tells neither who is late nor what all do."""
-    if any(source.is_damaged for source in trace.sources):
-        raise Unknown("a file is damaged: what a rank did may be missing")
 
 
 def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Floats]:
@@ -708,10 +693,8 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
     needs=(("tree",),),
 )  # fmt: skip
 def communication_share(trace: TraceAnalysis, rule: Rule) -> RuleMatch | None:
-    """Match call trees in which MPI, SHMEM or another paradigm of communication takes much of the ranks' time. Raises
-    Unknown if a file is damaged."""
+    """Match call trees in which MPI, SHMEM or another paradigm of communication takes much of the ranks' time."""
     tree, spent, rest = _communication(trace)
-    _refuse_damaged(trace)
     all_ns = float((spent + rest).sum())
     share = float(spent.sum() / max(all_ns, 1))
     if share < rule.at("warning"):

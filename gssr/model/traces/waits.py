@@ -114,8 +114,12 @@ def call_totals(part: TracePiece, links: Links) -> Mapping[str, CallTotals]:
     length = part.length
 
     def totals(rows: Ints) -> CallTotals:
-        size = own.size[rows]
-        return CallTotals(len(rows), int(length[rows].sum()), int(np.maximum(size, 0).sum()), int((size >= 0).sum()))
+        size, gpu = own.size[rows], part.gpu_of[own.track[rows]]
+        rows_of_gpu = group_rows(rows, gpu)
+        covered = (union(*part.times(rows_of_gpu([one]))) for one in np.unique(gpu[gpu >= 0]).tolist())
+        gpu_ns = sum(each.some.length for each in covered)
+        n_bytes, n_sized = int(np.maximum(size, 0).sum()), int((size >= 0).sum())
+        return CallTotals(len(rows), int(length[rows].sum()), gpu_ns, n_bytes, n_sized)
 
     linked = links.call >= 0
     rows, call = links.rows[linked], links.call[linked]

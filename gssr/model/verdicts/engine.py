@@ -73,7 +73,7 @@ def judge_window(
     parts = phases(evidence) if with_phases else ()
     found = replace(
         found,
-        too_few=few,
+        not_judged=few,
         step=step_time(reader, positions[places], window, rows) if with_step else None,
         phases=judge_phases(parts, evidence, found.verdicts, table) if with_phase_verdicts else parts,
         unevenness=unevenness(evidence) if with_phases else None,

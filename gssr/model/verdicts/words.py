@@ -1,5 +1,6 @@
 """How verdicts say numbers: rounded to what a reader needs, in the units they know."""
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -146,6 +147,16 @@ def named(gpus: Sequence[Gpu], which: Sequence[int]) -> str:
         return ", ".join(name for name, _ in names)
     more = sum(n for _, n in names[_NAMED:])
     return f"{', '.join(name for name, _ in names[:_NAMED])} and {more} more GPU{'' if more == 1 else 's'}"
+
+
+def damage_text(sources: "Sequence[TraceSource]") -> str:
+    """Say in a clause which of the files of a trace are damaged, and what that means for all figures; "" if all are
+    whole."""
+    names = [os.path.basename(source.path) for source in sources if source.is_damaged]
+    if not names:
+        return ""
+    who = f"trace {names[0]} is" if len(names) == 1 else f"traces {names[0]} and {len(names) - 1:,} more are"
+    return f"the {who} cut off or damaged: times and shares are of what could be read"
 
 
 def no_gpus_text(sources: "Sequence[TraceSource]") -> str:

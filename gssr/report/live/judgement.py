@@ -5,10 +5,10 @@ from gssr.model.live.live_result import Result
 
 
 def not_judged(result: Result) -> str:
-    """Say why there is no verdict, or not yet. Only for a result without a judgement, or with one for which samples are
-    too few."""
-    if result.judgement is not None and result.judgement.too_few:
-        return f"Not judged: {result.judgement.too_few}."
+    """Say why there is no verdict, or not yet. Only for a result without a judgement, or with one that says why
+    nothing is judged."""
+    if result.judgement is not None and result.judgement.not_judged:
+        return f"Not judged: {result.judgement.not_judged}."
     if result.by_node and result.of_gpus is None:
         return "No GPU was recorded: there is nothing to judge."
     lasted = result.last - result.first

@@ -94,6 +94,12 @@ def judged_part_text(frame: Result) -> str:
     return "" if rolls else part_text(frame)
 
 
+def judged_title(title: str, frame: Result) -> str:
+    """Write the title of what is drawn of the judgement, with the part of the run that it is on."""
+    is_damaged = frame.part is not None and any(source.is_damaged for source in frame.part.trace.sources)
+    return in_part(f"{title} in a damaged file" if is_damaged else title, judged_part_text(frame))
+
+
 def in_part(title: str, part: str) -> str:
     """Write a title with the part of the run that it is about; "" for all of it."""
     return f"{title}, {part}" if part else title

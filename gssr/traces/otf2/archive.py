@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Ints
+from gssr.traces.interval_columns import order_of
 from gssr.traces.otf2.definitions import UNDEFINED_LONG, Definitions, Region
 from gssr.traces.otf2.events import Otf2Event
 from gssr.traces.otf2.match import Regions, matched, paired, waits
@@ -382,7 +383,7 @@ class _Reader:
         columns = [np.concatenate(column) for column in zip(*self._intervals, strict=True)]
         start, length = columns[:2]
         length = np.where(length == _OPEN, np.maximum(self._last - start, 0), length)
-        order = np.lexsort((-length, start))
+        order = order_of(start, length)
         messages, io = self._messages(), self._files()
         track = np.full(len(self._own.tracks), -1, np.int32)
         used = {*self._with_events.intersection(chosen), *(each[0] for each in self._series)} - {-1}
@@ -395,7 +396,7 @@ class _Reader:
         _, _, place, name, kind, category, size, operation = (column[order] for column in columns)
         intervals = Intervals(
             start[order], length[order], track[place], name.astype(np.int32), kind, category,
-            np.broadcast_to(np.int64(NO_LINK), len(order)), size, operation,
+            np.broadcast_to(np.int64(NO_LINK), len(start)), size, operation,
         )  # fmt: skip
         if messages is not None:
             messages = _move_to_tracks(messages, track)

@@ -9,13 +9,14 @@ without arrays says that it is still at work.
 import ctypes
 import json
 import os
-import resource
 import sys
 from array import array
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import partial
 from typing import Any, BinaryIO
+
+from gssr.traces.confined import Limits, confine
 
 _MOST_MEMORY, _MOST_ERRORS = 8 << 30, 1 << 20
 _AT_ONCE = 200_000
@@ -297,13 +298,7 @@ class Otf2Reader:
 def send_archive() -> None:
     """Run in the process of its own: read the archive whose anchor file is ``sys.argv[1]``, and write it to standard
     output. Sets limits for memory and file size on the process. Failures are written as frames, too."""
-    for kind, most in (
-        (resource.RLIMIT_AS, _MOST_MEMORY),
-        (resource.RLIMIT_FSIZE, _MOST_ERRORS),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        _, hard = resource.getrlimit(kind)
-        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    confine(Limits(_MOST_MEMORY, _MOST_ERRORS))
     lost: list[Any] = []
     sys.unraisablehook = lost.append  # what is raised within a callback
     send = partial(_send_frame, open(1, "wb", buffering=1 << 20, closefd=False))  # noqa: SIM115

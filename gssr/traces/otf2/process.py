@@ -5,7 +5,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
+from gssr.traces.confined import command_of
 from gssr.traces.otf2.events import WIDTH, send_archive
 from gssr.traces.timeline import TraceError
 
@@ -58,11 +58,10 @@ class Otf2Process:
         anchor = anchor_of(path)
         _look_at_files(path, anchor)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        command, environment = command_of(send_archive, anchor)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from {send_archive.__module__} import send_archive; send_archive()", anchor],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        )  # fmt: skip
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0, env=environment
+        )
         try:
             head, _ = self._frame()
         except BaseException:

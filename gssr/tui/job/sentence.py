@@ -16,7 +16,7 @@ from gssr.render.scale import percent
 from gssr.render.shares import EXPOSED_WORDS, WORDS
 from gssr.render.states import OF_TRACE
 from gssr.report.live.judgement import not_judged
-from gssr.report.live.times_of_run import in_part, judged_part_text
+from gssr.report.live.times_of_run import judged_title
 from gssr.tui.shared.panel import RowsPanel
 
 _SEEN = 0.0005
@@ -33,7 +33,7 @@ class Sentence(RowsPanel):
         told = result.judgement is not None and result.judgement.breakdown is not None
         whose = "GPU" if told or result.part is None else result.noun
         went = f"where the {whose} time {'goes' if result.is_live else 'went'}"
-        self.border_title = in_part(went, judged_part_text(result))
+        self.border_title = judged_title(went, result)
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
         """Draw the sentence, the bar (of a live run on tall panels also that of the last minute), and as much of the

@@ -42,7 +42,7 @@ class VerdictCards(Drawing, Vertical):
         self.set_class(judgement is None, "-not-judged-yet")
         said = self.query_one("#no-verdict", Words)
         said.display = judgement is not None and not judgement.verdicts
-        few = judgement.too_few if judgement is not None else None
+        few = judgement.not_judged if judgement is not None else None
         said.say(f"not judged: {few}" if few else "no rule finds anything wrong")
         self._tell_cards()
 

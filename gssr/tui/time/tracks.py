@@ -1,5 +1,6 @@
 """One row each over time: the phases of the run, the length of its steps, and the counters of a trace."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +11,12 @@ from gssr.arrays import Floats
 from gssr.metrics import OF_COUNTER, RATIO
 from gssr.model.live.live_result import CounterLine, Result
 from gssr.model.results import Phase
+from gssr.model.verdicts.words import binary
 from gssr.render.cells import fit, fit_apart
 from gssr.render.clock import duration
 from gssr.render.columns import average_into_columns
 from gssr.render.roles import Role
-from gssr.render.scale import UNITS, metric_of, percent, prefixed
+from gssr.render.scale import NONE, UNITS, metric_of, percent, prefixed
 from gssr.report.live.time_cells import Cells
 from gssr.tui.time.timeline import TimePanel
 from gssr.tui.view import View
@@ -150,11 +152,14 @@ class Tracks(TimePanel):
 
 
 def counter_text(name: str, value: float) -> str:
-    """Write a counter's value with its unit: a ratio in per cent, anything else with an SI prefix."""
+    """Write a counter's value with its unit: a ratio in per cent, memory in GiB, MiB or KiB, and anything else with an SI
+    prefix; "-" for NaN."""
     metric = metric_of(name)
     if metric.unit == RATIO or name.startswith(f"{OF_COUNTER}{RATIO}:"):
         return percent(value)
     unit = UNITS.get(metric.unit)
+    if unit is not None and unit.name == "GiB":
+        return binary(round(value)) if math.isfinite(value) else NONE
     if unit is not None and unit.name in ("GB/s", "MB/s"):
         return prefixed(value, "B/s")
     return prefixed(value, metric.unit)

@@ -17,7 +17,7 @@ from gssr.render.breakdown import LEAST_SHOWN, LOOKS, headline
 from gssr.render.cells import clean, fit
 from gssr.render.scale import fixed, percent
 from gssr.report.live.marked_gpus import culprit_mark
-from gssr.report.live.times_of_run import in_part, judged_part_text
+from gssr.report.live.times_of_run import judged_title
 from gssr.tui.keys import key
 from gssr.tui.shared.panel import Drawing
 from gssr.tui.view import View
@@ -121,7 +121,7 @@ class AccountTree(Drawing, Tree[str]):
         told = (id(breakdown), self.content_size.width, self.palette.theme)
         went = "where the GPU time goes" if result.is_live else "where the GPU time went"
         self.border_title = (
-            in_part(went, judged_part_text(result))
+            judged_title(went, result)
             if result.part is None or breakdown is not None
             else no_gpus_text(result.part.trace.sources)
         )

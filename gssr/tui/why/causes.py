@@ -15,7 +15,7 @@ from gssr.render.roles import text_of
 from gssr.render.verdicts import abstention_rows
 from gssr.report.live.judgement import not_judged
 from gssr.report.live.marked_gpus import gpus_of_verdict
-from gssr.report.live.times_of_run import in_part, judged_part_text
+from gssr.report.live.times_of_run import judged_title
 from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.panel import Drawing, Words
@@ -62,12 +62,12 @@ class Causes(Drawing, VerticalScroll, can_focus=True):
         self._verdicts = () if judgement is None else judgement.verdicts
         self._result = result.of_gpus or result
         self._open = min(max(view.note, 0), max(len(self._verdicts) - 1, 0))
-        self.border_title = in_part("what keeps it from being saturated", judged_part_text(result))
+        self.border_title = judged_title("what keeps it from being saturated", result)
         self.border_subtitle = "" if judgement is None else _how_many(self._verdicts)
         nothing = self.query_one("#no-cause", Words)
         nothing.display = not self._verdicts
         if not self._verdicts:
-            nothing.say(NOTHING if judgement is not None and not judgement.too_few else not_judged(result))
+            nothing.say(NOTHING if judgement is not None and not judgement.not_judged else not_judged(result))
         abstained = self.query_one("#abstained", Words)
         abstained.display = judgement is not None and bool(judgement.abstentions)
         if judgement is not None and abstained.display:

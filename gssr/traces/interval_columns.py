@@ -1,4 +1,4 @@
-"""Columns of a report's intervals as they are gathered from its tables, part by part, and put in order."""
+"""Columns of a trace's intervals as readers gather them, part by part, what the intervals are called, and their order."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
-from gssr.traces.timeline import Intervals
+from gssr.traces.categories import category_of
+from gssr.traces.timeline import Category, Intervals, Kind
 
 Key = tuple[int, ...]
 
@@ -54,13 +55,12 @@ class IntervalColumns:
         is_open = length < 0
         if is_open.any():
             length[is_open] = (start + np.maximum(length, 0)).max() - start[is_open]
-        order = _order(start, length)
-        rows = own if order is None else order
-        self._start, self._length = self._start[rows], self._length[rows]
-        self._track, self._key = self._track[rows], self._key[rows]
-        link, size = (all_alike(-1, self._n) if each is None else each[rows] for each in (self._link, self._size))
+        rows = order_of(start, length)
+        self._start, self._length = start[rows], length[rows]
+        self._track, self._key = self._track[own][rows], self._key[own][rows]
+        link, size = (all_alike(-1, self._n) if each is None else each[own][rows] for each in (self._link, self._size))
         self._link = self._size = None
-        del start, length, order, rows  # what is not needed any more, before there is more
+        del start, length, rows  # what is not needed any more, before there is more
         key = self._key
         intervals = Intervals(
             self._start, self._length, self._track, name[key], kind[key], category[key], link, size, operation[key]
@@ -68,9 +68,29 @@ class IntervalColumns:
         return intervals, key
 
 
-def _order(start: Ints, length: Ints) -> Ints | None:
-    """Return the indices that sort intervals by start, and by falling length if starts are equal; None if they are
-    sorted already."""
+class IntervalNames:
+    """Gathers what keys stand for. ``texts``: the different names, with their places."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+        self._rows: list[tuple[int, int, int, int]] = []
+
+    def add(self, name: str, kind: Kind, operation: int = -1, category: Category | None = None) -> None:
+        """Append the next key: its name, its kind, the index in OPERATIONS of a copy or set, and its category, None for what
+        kind and name say."""
+        of = category_of(kind, name) if category is None else category
+        self._rows.append((self.texts.setdefault(name, len(self.texts)), kind, of, operation))
+
+    def columns(self) -> tuple[NDArray[np.int32], NDArray[np.int8], NDArray[np.int8], NDArray[np.int8]]:
+        """Return the place of each key's name, its kind, category and operation [n_keys]."""
+        name, *others = np.array(self._rows, np.int32).reshape(-1, 4).T
+        kind, category, operation = (each.astype(np.int8) for each in others)
+        return name, kind, category, operation
+
+
+def order_of(start: Ints, length: Ints) -> Ints | slice:
+    """Return the indices that sort intervals by start, and by falling length if starts are equal; a slice of all if they
+    are sorted already."""
     order = np.argsort(start, kind="stable") if (start[1:] < start[:-1]).any() else None
     before = start if order is None else start[order]
     alike = before[1:] == before[:-1]
@@ -78,7 +98,7 @@ def _order(start: Ints, length: Ints) -> Ints | None:
     own = tied if order is None else order[tied]
     again = own[np.lexsort((-length[own], start[own]))]
     if (again == own).all():
-        return order
+        return slice(None) if order is None else order
     if order is None:
         order = np.arange(len(start))
     order[tied] = again
