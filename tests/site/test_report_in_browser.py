@@ -89,9 +89,10 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )
     truth = Truth(ranks=2)
     truth.record(folder / "run.sql")
+    (folder / "traces").mkdir()
     for rank in range(2):
-        truth.trace(folder / f"rank{rank}.json", rank)
-    gssr("gssr", "merge", "run.sql", "--attach", "rank0.json", "rank1.json")
+        truth.trace(folder / "traces" / f"rank{rank}.json", rank)
+    gssr("gssr", "merge", "run.sql", "--attach", "traces")
     found = {
         "gaps": ["gaps.sql"], "many": ["many.sql"], "joined": ["run.sql"], "trace": ["traces"],
         "several": ["train.sql", "imbalanced.sql", "idle.sql"],
