@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from in_process import gssr
+from in_process import analysed, gssr
 
 from gssr.traces.open import open_traces
 from gssr.traces.timeline import Kind
@@ -28,13 +28,6 @@ from tests.fakes.traces.content import Event, Split, split
 ROOT = Path(__file__).parent.parent.parent
 GPUS = tuple(unique(place) for place in range(4))
 MS = 1_000_000
-
-
-def analysed(*paths: str | Path) -> dict[str, Any]:
-    """The object of a trace."""
-    code, out, err = gssr("analyze", "--json", *paths)
-    assert code == 0, err
-    return dict(json.loads(out))
 
 
 def uuid(place: int) -> str:
