@@ -34,7 +34,6 @@ BENCHMARKS = {
     "fleet_nodes": Benchmark("fleet", "simulated_nodes"),
     "fleet_history": Benchmark("fleet", "simulated_histories"),
     "truth": Benchmark("truth", "measure_developed"),
-    "truth-blind": Benchmark("truth", "measure_blind"),
     "truth-unseen": Benchmark("truth", "measure_unseen"),
 }
 

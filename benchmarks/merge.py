@@ -1,13 +1,8 @@
-"""What merging costs: the files of 256 ranks against the plainest SQL that copies them, and a merge that is killed and begun
-again, over and over."""
+"""What merging costs: the files of 256 ranks against the plainest SQL that copies them."""
 
 import os
-import random
 import shutil
-import signal
 import sqlite3
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, MB, PYTHON, Cost, median, run
+from benchmarks.processes import CACHE, GSSR, MB, PYTHON, Cost, median, run
 from benchmarks.table import Figure
 from gssr.metrics import NAMES
 from gssr.store.format.schema import GPU_KEYS_PER_RANK, INDEXES, TABLES
@@ -27,9 +22,9 @@ _ANOTHER = "another"
 _INDEX = "CREATE INDEX samples_gpu_time ON samples (gpu, time)"
 
 
-def measure(ranks: int = 256, minutes: float = 10.0, repeats: int = 3, kills: int = 100) -> Iterator[Figure]:
-    """The plain copy and the merge by turns; the merge into a file that holds another run once; then ``kills`` merges that
-    are killed at a random moment, and one that is not. Raises RuntimeError when the content is not the same."""
+def measure(ranks: int = 256, minutes: float = 10.0, repeats: int = 3) -> Iterator[Figure]:
+    """The plain copy and the merge by turns; the merge into a file that holds another run once. Raises RuntimeError when the
+    content is not the same."""
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
         folder = Path(name)
         ranks_in(folder, ranks, minutes)
@@ -51,7 +46,6 @@ def measure(ranks: int = 256, minutes: float = 10.0, repeats: int = 3, kills: in
         yield Figure("merge, an index on samples (gpu, time) above it: CPU", _index(folder / "plain.sql"), "s")
         another = run((*GSSR, "merge", to_merge(folder, beside=True)))
         yield Figure("merge, into a file that holds another run: CPU per sample", another.cpu / n * 1e6, "µs")
-        yield from _killed(folder, median(merged).wall, kills, rows)
 
 
 def ranks_in(folder: Path, ranks: int, minutes: float) -> None:
@@ -134,31 +128,6 @@ def content(path: Path) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         query = f"SELECT g.uuid, count(*), {sums} FROM samples s JOIN gpus g USING (gpu) WHERE run_id != ? GROUP BY gpu"
         return sorted(connection.execute(query, (_ANOTHER,)))
-
-
-def _killed(folder: Path, seconds: float, kills: int, rows: list[tuple[object, ...]]) -> Iterator[Figure]:
-    target = to_merge(folder)
-    rng = random.Random(0)
-    moments = []
-    while len(moments) < kills:
-        moment = rng.uniform(0.05, 0.9 * seconds)
-        process = subprocess.Popen((*GSSR, "merge", target), env=ENVIRONMENT, stdout=subprocess.DEVNULL)
-        try:
-            process.wait(moment)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            moments.append(moment)
-        if not (folder / "run.sql.d").exists():
-            if rows != content(target):
-                raise RuntimeError("the merged file holds something else than the ranks' files")
-            target = to_merge(folder)
-    if (folder / "run.sql.d").exists():
-        run((*GSSR, "merge", target))
-    if rows != content(target):
-        raise RuntimeError("the merged file holds something else than the ranks' files")
-    yield Figure("merge, killed and begun again, content the same: times", len(moments), "times")
-    yield Figure("merge, killed and begun again: moment of the kill, median", statistics.median(moments), "s")
 
 
 if __name__ == "__main__":

@@ -20,37 +20,30 @@ SHARE_OF_EMPTY = 0.7
 
 def make(folder: Path) -> None:
     """Ranks in a ring: each round computes, sends to the next, receives from the one before, and reduces."""
-    import otf2
+    from tests.fakes.scorep import otf2_archive
+    from tests.fakes.scorep.program import Comm, Location, Program, Record, Region
 
-    with otf2.writer.open(str(folder), timer_resolution=1_000_000_000) as trace:
-        own, enums = trace.definitions, otf2.enums
-        node = own.system_tree_node("node0", "node")
-        groups = [own.location_group(f"MPI Rank {rank}", system_tree_parent=node) for rank in range(RANKS)]
-        ranks = [own.location("Master thread", group=group) for group in groups]
-        kinds, mpi = enums.GroupType, enums.Paradigm.MPI
-        own.group("", group_type=kinds.COMM_LOCATIONS, paradigm=mpi, members=ranks)
-        world = own.comm("world", own.group("", kinds.COMM_GROUP, mpi, members=list(range(RANKS))))
-        compute = [own.region(f"compute {at}", paradigm=enums.Paradigm.USER) for at in range(10)]
-        calls = [own.region(name, paradigm=mpi) for name in ("MPI_Isend", "MPI_Recv", "MPI_Allreduce")]
-        for rank, location in enumerate(ranks):
-            write = trace.event_writer_from_location(location)
-            for number in range(ROUNDS):
-                at = 100_000 * number
-                outer, inner = compute[number % 10], compute[(number + 3) % 10]
-                write.enter(at, outer)
-                write.enter(at + 10_000, inner)
-                write.leave(at + 50_000, inner)
-                write.leave(at + 60_000, outer)
-                write.enter(at + 60_000, calls[0])
-                write.mpi_isend(at + 61_000, (rank + 1) % RANKS, world, 1, 4096, number)
-                write.leave(at + 62_000, calls[0])
-                write.enter(at + 62_000, calls[1])
-                write.mpi_recv(at + 70_000, (rank - 1) % RANKS, world, 1, 4096)
-                write.leave(at + 71_000, calls[1])
-                write.enter(at + 71_000, calls[2])
-                write.mpi_collective_begin(at + 71_000)
-                write.mpi_collective_end(at + 90_000, enums.CollectiveOp.ALLREDUCE, world, 0, 8, 8)
-                write.leave(at + 91_000, calls[2])
+    regions = [Region(f"compute {at}", "USER") for at in range(10)]
+    isend, recv, reduce = range(len(regions), len(regions) + 3)
+    regions += [Region(name, "MPI") for name in ("MPI_Isend", "MPI_Recv", "MPI_Allreduce")]
+    events: dict[int, list[Record]] = {}
+    for rank in range(RANKS):
+        after, before, records = (rank + 1) % RANKS, (rank - 1) % RANKS, list[Record]()
+        for number in range(ROUNDS):
+            at, outer, inner = 100_000 * number, number % 10, (number + 3) % 10
+            records += [
+                (at, "enter", outer), (at + 10_000, "enter", inner),
+                (at + 50_000, "leave", inner), (at + 60_000, "leave", outer),
+                (at + 60_000, "enter", isend), (at + 61_000, "send", after, 0, 1, 4096, number),
+                (at + 62_000, "leave", isend), (at + 62_000, "enter", recv),
+                (at + 70_000, "recv", before, 0, 1, 4096, None), (at + 71_000, "leave", recv),
+                (at + 71_000, "enter", reduce), (at + 71_000, "coll_begin"),
+                (at + 90_000, "coll_end", "ALLREDUCE", 0, None, 8, 8), (at + 91_000, "leave", reduce),
+            ]  # fmt: skip
+        events[rank] = records
+    locations = [Location(rank, rank, 0, "Master thread") for rank in range(RANKS)]
+    world = Comm(0, "world", tuple(range(RANKS)))
+    otf2_archive.write(folder, Program(RANKS, locations, [world], events, [0] * RANKS, regions, ()))
 
 
 def figures(repeats: int) -> Iterator[Figure]:

@@ -1,9 +1,8 @@
 """How often the account of GPU time and its verdicts are right, on simulated jobs whose books are known.
 
-Three simulators of different hands: ``truth`` runs the one that the account was developed on (tests/fakes/jobs),
-``truth-blind`` one whose author had seen neither the code nor its thresholds (tests/fakes/blind_jobs), which it has been
-developed on since its first run, and ``truth-unseen`` one by another such hand, who had not seen what the others draw
-either, and who simulates programs in place of drawing phases (tests/fakes/unseen_jobs).
+Two simulators of different hands: ``truth`` runs the one that the account was developed on (tests/fakes/jobs), and
+``truth-unseen`` the one that examines it (tests/fakes/unseen_jobs), whose author had seen neither the code nor its
+thresholds nor what the other draws, and who simulates programs in place of drawing phases.
 Seeds are drawn from GSSR_EXAM_SEED, so that a new one gives jobs that nobody has seen.
 """
 
@@ -140,16 +139,9 @@ def measure_developed() -> Iterator[Figure]:
     yield from _measure("truth", booked_job, comparable)
 
 
-def measure_blind() -> Iterator[Figure]:
-    """Of a second simulator, written without sight of the account, its thresholds or the jobs of the first."""
-    from tests.fakes.blind_jobs import blind_job, comparable
-
-    yield from _measure("blind", blind_job, comparable)
-
-
 def measure_unseen() -> Iterator[Figure]:
-    """Of a third simulator, written by a hand that has not seen the account or its thresholds: programs are simulated, and
-    who waits for whom follows from what each rank does."""
+    """Of a second simulator, written by a hand that has not seen the account, its thresholds or the jobs of the first:
+    programs are simulated, and who waits for whom follows from what each rank does."""
     from tests.fakes.unseen_jobs import comparable, unseen_job
 
     yield from _measure("unseen", unseen_job, comparable)

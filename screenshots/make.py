@@ -146,9 +146,8 @@ def main(folder: Path, wanted: Sequence[str] = ()) -> None:
     """Write every picture, or those ``wanted``, in every size, as PNG and as SVG."""
     sys.path.insert(0, str(ROOT))
     from tests.fakes import planted
-    from tests.fakes.joined import run
     from tests.fakes.scorep import otf2_archive, program
-    from tests.fakes.traces import kineto, loop, nsys
+    from tests.fakes.traces import beside, kineto, loop, nsys
     from tests.fakes.traces.cube import write_solver
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -166,8 +165,9 @@ def main(folder: Path, wanted: Sequence[str] = ()) -> None:
         (made / "archive").mkdir()
         traces["archive"] = otf2_archive.write(made / "archive", program.run(ranks=32))
         (made / "joined").mkdir()
-        traces["joined"] = run.make(made / "joined", run.CASES["four ranks"]).recording
-        attached = {"joined": [str(made / "joined" / "traces")]}
+        truth = beside.Truth(ranks=4, seconds=100, interval=0.5)
+        traces["joined"] = truth.record(made / "joined.sql")
+        attached = {"joined": [str(truth.trace(made / "joined" / f"rank{at}.json", at, 40.0, 62.0)) for at in range(4)]}
         if not wanted or "score" in wanted:
             curve(folder / "score.png")
         if not wanted or "plot" in wanted:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from benchmarks.driver import build
 from gssr.launch import JOB_IDS, LAUNCHERS
 
 Requires = Callable[..., None]
@@ -217,9 +218,7 @@ def fake_driver(requires: Requires, tmp_path_factory: pytest.TempPathFactory) ->
     """NVIDIA's driver library, built from tests/fakes/nvml."""
     requires("gcc", package="gcc libc6-dev")
     driver = FakeDriver(tmp_path_factory.mktemp("driver"))
-    sources = sorted(str(source) for source in (Path(__file__).parent / "fakes" / "nvml").glob("*.c"))
-    flags = ["-shared", "-fPIC", "-O2", "-Wl,-soname,libnvidia-ml.so.1"]
-    subprocess.run(["gcc", *flags, "-o", str(driver.library), *sources, "-lm"], check=True, timeout=60)
+    build(driver.library.parent)
     return driver
 
 

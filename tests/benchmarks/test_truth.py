@@ -12,7 +12,6 @@ from benchmarks.truth import BookedJob, Tally, shares_of
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.rules import TABLE
 from gssr.store.read.recording import open_recording
-from tests.fakes.blind_jobs import blind_job
 from tests.fakes.jobs import booked as booked_jobs
 from tests.fakes.jobs import draw as drawing
 from tests.fakes.jobs.booked import booked_job, comparable
@@ -62,7 +61,7 @@ def test_no_sick_job_is_met_with_silence_and_no_healthy_one_warned_about(tmp_pat
     assert figures["sick jobs with silence"].value == figures["healthy jobs warned about"].value == 0
 
 
-@pytest.mark.parametrize("draw", [booked_job, blind_job, unseen_job])
+@pytest.mark.parametrize("draw", [booked_job, unseen_job])
 def test_books_hold_all_of_the_time_and_name_verdicts_that_there_are(draw: Callable[..., BookedJob]) -> None:
     codes = {code for rule in TABLE.rules for code in (rule.code, *rule.aliases)}
     for seed in range(12):

@@ -102,11 +102,38 @@ def test_the_object_says_how_typical_each_trace_is(folder: Path, capsys: pytest.
     )
 
 
+def test_each_long_wait_has_its_cause(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank, trace in enumerate(document(capsys, folder / "run.sql", "--attach", *ranks(folder))["traces"]):
+        spans = TRUTH.busy(rank) / NS
+        spans = spans[(spans[:, 1] > BEGIN) & (spans[:, 0] < END)]
+        waits = [(before, after - before) for before, after in zip(spans[:-1, 1], spans[1:, 0], strict=True)]
+        longest = sorted(waits, key=lambda wait: wait[1])[-5:]
+        for begin, seconds in longest:
+            (gap,) = [gap for gap in trace["gaps"] if abs(gap["seconds"] - seconds) < 1e-3]
+            assert (gap["cause"], gap["doing"]) == ("host", ITEM)
+            assert gap["start"] == pytest.approx(START + begin, abs=TRUTH.interval)
+
+
+def test_an_offset_can_be_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (trace,) = document(capsys, folder / "run.sql", "--attach", ranks(folder)[0], "--offset", "-5")["traces"]
+    assert (trace["clock"], trace["offset_s"]) == ("--offset", -5.0)
+    assert trace["start"] == pytest.approx(START + BEGIN - 5, abs=0.2)
+
+
+def test_a_trace_of_another_run_changes_nothing_but_a_note(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alone = document(capsys, folder / "run.sql")
+    run = document(capsys, folder / "run.sql", "--attach", folder / "late.json")
+    notes = [note for note in run["notes"] if note not in alone["notes"]]
+    assert run == alone | {"notes": run["notes"]} and len(notes) == 1 and "late.json: not joined" in notes[0]
+    assert main(["analyze", str(folder / "run.sql"), "--attach", str(folder / "late.json")]) == 0
+    assert "late.json" in capsys.readouterr().out
+
+
 def test_the_scores_are_those_of_the_samples(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = document(capsys, folder / "run.sql", "--attach", ranks(folder)[2])
     trace = run["traces"][0]
     recording = open_recording(folder / "run.sql")
-    rows = recording.runs[0].samples(SCORED, np.array([2]), Window(-np.inf, np.inf))
+    rows = recording.runs[0].samples(tuple(SCORED), np.array([2]), Window(-np.inf, np.inf))
     inside = (rows.time >= trace["start"]) & (rows.time < trace["end"])
     for key, part in (("score_inside", inside), ("score_outside", ~inside)):
         means = {name: float(rows.values[name][part].mean()) for name in SCORED}

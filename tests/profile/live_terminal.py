@@ -1,4 +1,4 @@
-"""``gssr profile --live`` on a terminal of its own, for tests: a real pty, real processes, real signals."""
+"""Commands on terminals of their own, for tests, ``gssr profile --live`` among them: real ptys, processes and signals."""
 
 import fcntl
 import os
@@ -45,7 +45,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-class LiveTerminal:
+class OwnTerminal:
     """A terminal with a command on it, in the folder ``folder``."""
 
     def __init__(self, folder: Path, command: list[str], size: tuple[int, int] = (80, 24), **environ: str) -> None:
@@ -84,11 +84,6 @@ class LiveTerminal:
         between, self._seen = text[self._seen : end], end + len(wanted)
         return between
 
-    def on_screen(self) -> None:
-        """Wait until the live screen shows something of the recording; what it says may be expected afterwards."""
-        self.expect(ON_SCREEN)
-        until(lambda: "4 GPUs" in self.text()[self._seen :], "'4 GPUs'")
-
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
 
@@ -102,6 +97,40 @@ class LiveTerminal:
         """The terminal is gone, as when a connection drops."""
         os.close(self.master)
         self.master = -1
+
+    def ended(self) -> bool:
+        return process_state(self.pid) in "ZX"
+
+    def _ended(self) -> bool:
+        self.text()  # a terminal that nobody reads from could hold it up
+        return self.ended()
+
+    def code(self) -> int:
+        """The exit code of the command, when it has ended; -n for signal n."""
+        if self._code is None:
+            until(self._ended, "the end")
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._code
+
+    def close(self) -> None:
+        for pid in session_of(self.pid):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        if self.master >= 0:
+            os.close(self.master)
+        if self._code is None:
+            os.waitpid(self.pid, 0)
+
+
+class LiveTerminal(OwnTerminal):
+    """A terminal with the live screen on it, of a recording that is called x.sql."""
+
+    def on_screen(self) -> None:
+        """Wait until the live screen shows something of the recording; what it says may be expected afterwards."""
+        self.expect(ON_SCREEN)
+        until(lambda: "4 GPUs" in self.text()[self._seen :], "'4 GPUs'")
 
     def named(self, name: str) -> int:
         """The process of this name (as ps -A shows it); 0 when there is none."""
@@ -121,31 +150,6 @@ class LiveTerminal:
         """Wait until the log holds this."""
         until(lambda: wanted in self.log(), f"{wanted!r} in the log")
 
-    def ended(self) -> bool:
-        return process_state(self.pid) in "ZX"
-
-    def _ended(self) -> bool:
-        self.text()  # a terminal that nobody reads from could hold it up
-        return self.ended()
-
-    def code(self) -> int:
-        """The exit code of the command, when it has ended; -n for signal n."""
-        if self._code is None:
-            until(self._ended, "the end")
-            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self._code
-
     def nothing_is_left(self) -> None:
         """Wait until every process of the session has ended."""
         until(lambda: not [pid for pid in session_of(self.pid) if pid != self.pid], "all processes to end")
-
-    def close(self) -> None:
-        for pid in session_of(self.pid):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
-        if self.master >= 0:
-            os.close(self.master)
-        if self._code is None:
-            os.waitpid(self.pid, 0)

@@ -1,7 +1,6 @@
 """The supervisor at a terminal: real ones (ptys), most of them with an interactive shell on them."""
 
 import os
-import pty
 import re
 import shlex
 import signal
@@ -9,10 +8,12 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from live_terminal import OwnTerminal
 from supervised import Log, driver_command
 
 from tests.waiting import process_state, until
@@ -27,7 +28,7 @@ ECHO_OFF = f"{PYTHON} -c '" + (
 IN_FRONT = f"""{PYTHON} -c 'import os; print("in front:", os.tcgetpgrp(0) == os.getpgrp())'"""
 
 
-class Screen:
+class Screen(OwnTerminal):
     """A command on a terminal of its own. ``gssr`` in its directory is the driver."""
 
     def __init__(self, folder: Path, command: list[str], options: dict[str, Any]) -> None:
@@ -36,45 +37,13 @@ class Screen:
         words = [shlex.quote(str(word)) for word in driver_command(self.log.path, options)]
         wrapper.write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
         wrapper.chmod(0o755)
-        self.pid, self.master = pty.fork()
-        if self.pid == 0:
-            try:
-                os.chdir(folder)
-                os.environ |= {"PS1": PROMPT, "TERM": "dumb", "PYTHONUNBUFFERED": "1"}
-                os.execvp(command[0], command)
-            finally:
-                os._exit(99)
-        os.set_blocking(self.master, False)
-        self.text = ""
-        self._seen = 0
-        self._exit_code: int | None = None
+        super().__init__(folder, command, TERM="dumb", PS1=PROMPT, PYTHONUNBUFFERED="1")
 
-    def _read(self) -> str:
-        try:
-            self.text += os.read(self.master, 1 << 16).decode(errors="replace").replace("\r", "")
-        except (BlockingIOError, OSError):  # EIO: nobody has the terminal open
-            pass
-        return self.text
-
-    def expect(self, wanted: str) -> str:
-        """Wait until ``wanted`` appears after what was expected before; what came in between."""
-
-        def found() -> bool:
-            return wanted in self._read()[self._seen :]
-
-        try:
-            until(found, repr(wanted))
-        except AssertionError as error:
-            raise AssertionError(f"{error} on this screen:\n{self.text}") from None
-        end = self.text.index(wanted, self._seen)
-        between, self._seen = self.text[self._seen : end], end + len(wanted)
-        return between
+    def text(self) -> str:
+        return super().text().replace("\r", "")
 
     def prompt(self) -> str:
         return self.expect(PROMPT)
-
-    def type(self, text: str) -> None:
-        os.write(self.master, text.encode())
 
     def enter(self, line: str) -> None:
         """Type a line at the shell's prompt and swallow its echo."""
@@ -83,9 +52,6 @@ class Screen:
 
     def foreground(self) -> int:
         return os.tcgetpgrp(self.master)
-
-    def modes(self) -> list[Any]:
-        return termios.tcgetattr(self.master)
 
     def echoes(self) -> bool:
         return bool(self.modes()[3] & termios.ECHO)
@@ -100,20 +66,11 @@ class Screen:
         supervisor, workload = self.supervisor(), self.log.workload()
         until(lambda: process_state(supervisor) == process_state(workload) == "T", "both to stop")
 
-    def exit_code(self) -> int:
-        """Of the terminal's first process, when it has ended."""
-        if self._exit_code is None:
-            self._exit_code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self._exit_code
-
     def close(self) -> None:
-        os.close(self.master)
-        for group in [self.pid, *(pid for pid, _ in self.log.calls("started"))]:
-            try:
+        for group, _ in self.log.calls("started"):
+            with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
-            except OSError:
-                pass
-        self.exit_code()
+        super().close()
 
 
 Open = Callable[..., Screen]
@@ -389,7 +346,7 @@ def test_session_leader_is_not_stopped_by_the_stop_key(screen: Open) -> None:
     time.sleep(0.1)
     alone.type("on\n")
     alone.expect("<on>\n")
-    assert alone.exit_code() == 4
+    assert alone.code() == 4
 
 
 def test_hanging_up_ends_the_workload(screen: Open) -> None:

@@ -9,7 +9,6 @@ import pytest
 from analyses import START, analysis, rejudged, without_gpus, without_samples
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from test_html_report import Page
 
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.results import Analysis, AnalysisWindow
@@ -22,6 +21,7 @@ from gssr.report.html.html_document import html_report
 from gssr.report.pdf.pdf import written
 from gssr.report.png.figure import NothingToDrawError, figure_style
 from gssr.report.png.png_breakdown import breakdown_png, draw_bar, draw_legend, draw_shares_over_time
+from tests.html_page import Page
 
 NAME_OF = {look.colour: name for name, look in LOOKS.items()}
 

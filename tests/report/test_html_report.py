@@ -2,14 +2,12 @@
 
 import base64
 import hashlib
-import json
 import re
 import subprocess
 import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,8 +24,8 @@ from gssr.report.html.html_over_time import BLANK, STEPS, indices, png
 from gssr.report.html.markup import data, tag
 from gssr.report.over_time import MOST_ROWS, heat_map
 from gssr.store.format.rows import GpuProcesses
+from tests.html_page import Page
 
-VOID = {"meta", "br", "img", "link"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x00\u202e"
 
 
@@ -66,57 +64,6 @@ RUNS: dict[str, Callable[[], Analysis]] = {
 }
 
 
-class Page(HTMLParser):
-    """What a browser makes of it: elements that close in order, their attributes, and the text without them. ``hidden`` and
-    ``empty``: numbers of elements that nobody is read, and that hold nothing."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.numbers: list[int] = []
-        self.hidden: set[int] = set()
-        self.empty: set[int] = set()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.inside: dict[str, list[str]] = {"script": [], "style": []}
-        self.feed(text)
-        self.close()
-        assert not self.open, self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        assert len(dict(attrs)) == len(attrs)
-        number = len(self.elements) - 1
-        self.empty -= set(self.numbers[-1:])
-        self.empty.add(number)
-        if dict(attrs).get("aria-hidden") == "true" or self.hidden.intersection(self.numbers[-1:]):
-            self.hidden.add(number)
-        if tag not in VOID:
-            self.open.append(tag)
-            self.numbers.append(number)
-        if tag in self.inside:
-            self.inside[tag].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open[-1] == tag, (tag, self.open)
-        self.open.pop()
-        self.numbers.pop()
-
-    def handle_data(self, data: str) -> None:
-        self.empty -= set(self.numbers[-1:])
-        if self.open and self.open[-1] in self.inside:
-            self.inside[self.open[-1]][-1] += data
-        elif data.strip():
-            self.words.append(data.strip())
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.words).replace("\u00a0", " ")
-
-    def data(self) -> dict:
-        return json.loads(self.inside["script"][0])
-
-
 @pytest.mark.parametrize("name", RUNS)
 def test_every_run_has_a_well_formed_report_that_loads_nothing(name: str) -> None:
     text = html_report([RUNS[name]()])
@@ -140,7 +87,10 @@ def test_only_its_own_style_and_script_may_run() -> None:
     def named(text: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
-    assert "default-src 'none'" in rules and "unsafe" not in rules
+    for what in ("default-src 'none'", "base-uri 'none'", "form-action 'none'", "img-src data:"):
+        assert f"{what};" in f"{rules};"
+    assert "unsafe" not in rules and len(rules.split(";")) == 6
+    assert not re.search(r"innerHTML|document\.write|eval\(|insertAdjacent|new Function", page.inside["script"][-1])
     assert f"style-src {named(page.inside['style'][0])};" in rules
     assert f"script-src {named(page.inside['script'][-1])};" in rules
     first = [element for element, _ in page.elements].index("style")

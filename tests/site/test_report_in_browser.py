@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from browser import ROOT, Browser
 
-from tests.fakes.joined.run import CASES, make
+from tests.fakes.traces.beside import Truth
 
 pytestmark = [pytest.mark.site, pytest.mark.timeout(600), pytest.mark.xdist_group("site")]
 
@@ -87,8 +87,12 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "-o",
         "many.sql",
     )
-    joined = make(folder, CASES["same clock"])
-    gssr("gssr", "merge", "run.sql", "--attach", *map(str, joined.traces))
+    truth = Truth(ranks=2)
+    truth.record(folder / "run.sql")
+    (folder / "traces").mkdir()
+    for rank in range(2):
+        truth.trace(folder / "traces" / f"rank{rank}.json", rank)
+    gssr("gssr", "merge", "run.sql", "--attach", "traces")
     found = {
         "gaps": ["gaps.sql"], "many": ["many.sql"], "joined": ["run.sql"], "trace": ["traces"],
         "several": ["train.sql", "imbalanced.sql", "idle.sql"],

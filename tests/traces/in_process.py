@@ -2,7 +2,9 @@
 
 import contextlib
 import io
+import json
 from pathlib import Path
+from typing import Any
 
 from gssr.cli import main
 
@@ -16,3 +18,10 @@ def gssr(*words: str | Path) -> tuple[int, str, str]:
         except SystemExit as end:
             code = int(end.code or 0)
     return code, out.getvalue(), err.getvalue()
+
+
+def analysed(*words: str | Path) -> dict[str, Any]:
+    """What ``gssr analyze`` says as JSON."""
+    code, out, err = gssr("analyze", "--json", *words)
+    assert code == 0, err
+    return dict(json.loads(out))

@@ -44,7 +44,7 @@ CODES = {
 def test_the_cause_that_was_put_in_is_named(
     label: loop.Label, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    traces, report = samples.labelled(tmp_path, label, 0, 2)
+    traces, report = samples.labelled(tmp_path, label)
     words = [str(path) for path in traces] if form == "kineto" else [str(report)]
     assert main(["analyze", "--json", *words]) == 0
     verdicts = json.loads(capsys.readouterr().out)["verdicts"]

@@ -5,12 +5,11 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
-from otf2_archives import N_RANKS, N_ROUNDS, Writer, gpu_archive, mpi_archive
+from otf2_archives import COMPUTE, MAIN, N_RANKS, N_ROUNDS, gpu_archive, mpi_archive, otf2_archive, ranks_program
 
 import gssr.traces.otf2.archive
 from gssr.model.traces.analyze_trace import analyze_timeline
@@ -93,6 +92,13 @@ def test_a_gpu_works_on_its_stream_and_belongs_to_its_process(of_gpu: Timeline) 
     assert of_gpu.intervals.size[of_gpu.intervals.kind == Kind.MEMCPY].tolist() == [1 << 20, 2048]
     (use,) = analyze_timeline(of_gpu).gpus
     assert (use.busy_ns, use.compute_ns, use.span_ns) == (150 * _US, 100 * _US, 250 * _US)
+
+
+def test_counters_of_one_class_are_told_apart(of_gpu: Timeline) -> None:
+    assert {each.name: (each.unit, each.time.tolist(), each.value.tolist()) for each in of_gpu.counters} == {
+        "power": ("W", [5 * _US, 205 * _US], [100.0, 200.0]),
+        "cycles": ("", [5 * _US, 205 * _US], [1e6, 3e6]),
+    }
 
 
 def test_what_does_not_fit_together_is_said_and_nothing_invented(of_gpu: Timeline) -> None:
@@ -225,8 +231,7 @@ def test_an_archive_of_which_the_events_of_a_rank_end_early_is_damaged(copy: Pat
 
 
 def test_an_archive_without_events_says_so(tmp_path: Path) -> None:
-    with closing(Writer(tmp_path / "a")):
-        pass
+    otf2_archive.write(tmp_path / "a", ranks_program({0: [(0, "enter", MAIN)]}), events={0: []})
     with pytest.raises(TraceError, match="holds no events, only definitions"):
         read_otf2(str(tmp_path / "a"))
 
@@ -270,8 +275,9 @@ def test_whatever_happens_to_libotf2_is_one_sentence(folder: Path, instead: Path
 
 
 def test_times_are_those_of_the_timer(tmp_path: Path) -> None:
-    with closing(Writer(tmp_path / "a", resolution=3)) as of:
-        of.enter(of.ranks[0], "main", 1, 4)
-        of.enter(of.ranks[0], "compute", 5, 5)
+    tick = 333_333_334
+    records = [(1, "enter", MAIN), (4, "leave", MAIN), (5, "enter", COMPUTE), (5, "leave", COMPUTE)]
+    events = [(ticks * tick, *rest) for ticks, *rest in records]
+    otf2_archive.write(tmp_path / "a", ranks_program({0: events}), otf2_archive.Style(resolution=3))
     own = read_otf2(str(tmp_path / "a")).intervals
     assert own.length.tolist() == [10**9, 0] and np.diff(own.start).tolist() == [1_333_333_333]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from in_process import gssr
+from in_process import analysed, gssr
 
 from gssr.traces.open import open_traces
 from gssr.traces.timeline import Kind
@@ -28,13 +28,6 @@ from tests.fakes.traces.content import Event, Split, split
 ROOT = Path(__file__).parent.parent.parent
 GPUS = tuple(unique(place) for place in range(4))
 MS = 1_000_000
-
-
-def analysed(*paths: str | Path) -> dict[str, Any]:
-    """The object of a trace."""
-    code, out, err = gssr("analyze", "--json", *paths)
-    assert code == 0, err
-    return dict(json.loads(out))
 
 
 def uuid(place: int) -> str:
@@ -83,12 +76,6 @@ def test_a_file_says_what_ran(tmp_path: Path) -> None:
     api = {each["name"]: each["count"] for each in said["api"]}
     assert api == {"hipLaunchKernel": 27, "hipMemcpyWithStream": 6}
     assert said["launches"]["count"] in (27, 33)  # of kernels, or of copies as well
-
-
-def test_the_unix_time_of_this_boot_is_right_or_not_told(tmp_path: Path) -> None:
-    written = write(tmp_path / "a.db", [Process(trained(0), GPUS)])
-    zero = analysed(written.path)["zero_unix_ns"]
-    assert zero is None or abs(zero - (written.boot_ns + boot_to_unix())) < 50 * MS + 500 * MS
 
 
 STYLES = {

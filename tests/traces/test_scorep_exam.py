@@ -4,11 +4,12 @@ import json
 import os
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
+from in_process import analysed, gssr
 
 from tests.fakes.scorep import program, truth
-from tests.fakes.scorep.said import Said, analysed, paths, said
 
 otf2 = pytest.importorskip("otf2")
 from tests.fakes.scorep import otf2_archive  # noqa: E402
@@ -49,7 +50,7 @@ def by_function(found: truth.Truth) -> dict[str, tuple[int, int]]:
     return {name: (count, length) for name, (count, length) in total.items()}
 
 
-def functions(found: Said) -> dict[str, tuple[int, int]]:
+def functions(found: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """The same as it is said."""
     rows = [row for table in FUNCTIONS for row in found[table]]
     assert len({row["name"] for row in rows}) == len(rows), "a function is in two tables"
@@ -152,6 +153,20 @@ def test_counters_are_in_their_units(made: Made) -> None:
         assert (row["min"], row["max"]) == pytest.approx((min(power), max(power)))
 
 
+def paths(rows: list[dict[str, Any]]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Rows of a call tree by their path."""
+    by_id = {row["id"]: row for row in rows}
+    found = {}
+    for row in rows:
+        names, at = [row["name"]], row["parent"]
+        while at is not None:
+            names.append(by_id[at]["name"])
+            at = by_id[at]["parent"]
+        found[tuple(reversed(names))] = row
+    assert len(found) == len(rows), "a path stands there twice"
+    return found
+
+
 def test_the_call_tree_is_that_of_the_nested_calls(made: Made) -> None:
     """Kernels are called by nobody: they may be roots of their own, as in profiles, or stand among the kernels alone."""
     threads = {n for n, at in enumerate(RAN.locations) if at.kind == "CPU_THREAD"}
@@ -227,7 +242,7 @@ def test_values_of_counters_that_are_no_numbers_are_unknown(tmp_path: Path) -> N
         for location, records in ran.events.items()
     }  # fmt: skip
     otf2_archive.write(tmp_path / "archive", ran, otf2_archive.PLAIN, events)
-    code, out, err = said("--json", tmp_path / "archive")
+    code, out, err = gssr("analyze", "--json", tmp_path / "archive")
     assert (code, err) == (0, "") and "NaN" not in out and "Infinity" not in out
     (row,) = [row for row in json.loads(out)["counters"] if row["name"] == "temperature"]
     assert (row["min"], row["last"]) == (41.5, 41.5) and row["max"] in (41.5, None)
@@ -248,11 +263,6 @@ def test_metrics_of_ones_own_are_shares_and_counts_of_each_thread(made: Made) ->
             assert max(found) == pytest.approx(meant), (name, rank)
 
 
-def test_ranks_that_are_not_there(made: Made) -> None:
-    code, out, err = said("--ranks", "4000-4010", made.path)
-    assert (code in (1, 2), out, err.count("\n")) == (True, "", 1) and "rank" in err
-
-
 def test_only_some_ranks(made: Made) -> None:
     found = analysed("--ranks", "1-2", made.path)
     some = truth.of(RAN, RAN.only({1, 2}))
@@ -262,7 +272,7 @@ def test_only_some_ranks(made: Made) -> None:
 
 def test_a_program_without_gpus_has_a_page(tmp_path: Path) -> None:
     otf2_archive.write(tmp_path / "archive", program.run(ranks=2, threads=2, gpu=False, steps=2))
-    code, out, err = said(tmp_path / "archive")
+    code, out, err = gssr("analyze", tmp_path / "archive")
     assert (code, err) == (0, "")
     for word in ("MPI", "MPI_Waitall", "input.dat", "assemble"):
         assert word in out
@@ -282,7 +292,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("lack", SPOILT)
 def test_of_a_spoilt_archive_what_can_be_told_is_told(spoilt: dict[str, Path], lack: str) -> None:
     """What is lost is said: in a line that names the archive, or in a note."""
-    code, out, err = said("--json", spoilt[lack])
+    code, out, err = gssr("analyze", "--json", spoilt[lack])
     if code:
         assert (code, out, err.count("\n")) == (1, "", 1), (code, err)
         assert lack in err and "Traceback" not in err

@@ -343,7 +343,7 @@ def test_a_recording_and_a_trace_are_not_looked_at_together(tmp_path: Path, plan
 def test_gpus_takes_each_name_that_a_screen_or_a_page_shows(
     told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files, report = labelled(tmp_path, "straggler", 0, 2)
+    files, report = labelled(tmp_path, "straggler")
     names = [str(file) for file in files] if told else [str(report)]
     (watch,) = watches_of(names)
     with closing(watch):

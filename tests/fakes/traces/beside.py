@@ -20,21 +20,28 @@ from .content import Content, Event
 
 START = 1_760_000_000.0
 NS = 1_000_000_000
-ITEM = "aten::item"
-"""What the host does while a GPU waits long."""
-SCORED = ("sm_active", "sm_occupancy", "tensor_active", "fp64_active", "fp32_active", "fp16_active")
+ITEM, TRAIN = "aten::item", "train"
+"""What the host does while a GPU waits long, and always."""
+SCORED = {
+    "sm_active": 0.8, "sm_occupancy": 0.4, "tensor_active": 0.35, "fp64_active": 0.0, "fp32_active": 0.1,
+    "fp16_active": 0.05,
+}  # fmt: skip
+"""What the score is made of, of a GPU that is always busy."""
 
 
 @dataclass
 class Truth:
     """A run of ``seconds`` on ``ranks`` GPUs, ``per_rank`` of them each. ``period``: the length of its steps, which are all
-    alike; 0: none is like another."""
+    alike, and in which the GPUs are busy for the share ``duty``; 0: none is like another. ``nvml``: the samples have
+    utilization in whole percent alone."""
 
     seed: int = 0
     ranks: int = 1
     seconds: float = 60.0
     interval: float = 0.1
     period: float = 0.0
+    duty: float = 0.6
+    nvml: bool = False
     per_rank: int = 1
     first_index: int = 0
     nodes: int = 1
@@ -50,7 +57,7 @@ class Truth:
         rng = np.random.default_rng((self.seed, gpu))
         if self.period:
             starts = np.arange(0, self.seconds, self.period)
-            return np.rint(np.stack([starts, starts + 0.6 * self.period], 1) * NS).astype(np.int64)
+            return np.rint(np.stack([starts, starts + self.duty * self.period], 1) * NS).astype(np.int64)
         lengths = rng.lognormal(-1.2, 0.8, int(self.seconds * 5))
         edges = np.cumsum(lengths)
         edges = edges[edges < self.seconds]
@@ -80,7 +87,7 @@ class Truth:
             node = self.node(rank)
             writer.begin(run, {"rank": rank, "local_rank": rank, "node": node, "hostname": node, "started_at": START,
                                "ended_at": end, "exit_code": 0, "state": "completed"})  # fmt: skip
-        names = ("gr_engine_active", *SCORED)
+        names = ("gpu_utilization",) if self.nvml else ("gr_engine_active", *SCORED)
         writer.add_gpus(
             [
                 {"node": self.node(gpu // self.per_rank), "rank": gpu // self.per_rank, "uuid": self.uuid(gpu),
@@ -94,7 +101,8 @@ class Truth:
         shares = np.stack([self.share(gpu, ends) for gpu in range(n)], 1)
         shares = np.clip(shares + rng.normal(0, noise, shares.shape), 0, 1)
         flat = shares.ravel()
-        values = {"gr_engine_active": flat, **{name: flat * 0.8 if name[:2] == "sm" else flat * 0.3 for name in SCORED}}
+        values = {"gr_engine_active": flat, **{name: part * flat for name, part in SCORED.items()}}
+        values = {"gpu_utilization": np.rint(100 * flat) / 100} if self.nvml else values
         positions = np.tile(np.arange(n), len(ends))
         writer.add_columns(positions, START + np.repeat(ends, n), values)
         times = np.arange(1.0, self.seconds)
@@ -123,7 +131,7 @@ class Truth:
                 events.append(Event(Kind.KERNEL, "gemm", start, stop - start, pid, 7, number, 7, link,
                                     category=Category.COMPUTE))  # fmt: skip
                 before = stop
-        events.append(Event(Kind.CPU_OP, "train", 0, last - first, pid, 2))
+        events.append(Event(Kind.CPU_OP, TRAIN, 0, last - first, pid, 2))
         return Content(rank, tuple(events), (), round((START + off) * NS) + first)
 
     def trace(
@@ -147,3 +155,26 @@ class Truth:
     ) -> Path:  # fmt: skip
         """The same of all processes of a node."""
         return nsys.write(path, [self.content(rank, begin, end, off) for rank in ranks])
+
+    def archive(self, folder: Path, begin: float = 20.0, end: float = 40.0, off: float = 0.0) -> Path:
+        """Write an archive of Score-P of all ranks: of each the thread that launches, and its stream of kernels."""
+        from tests.fakes.scorep import otf2_archive, program
+
+        contents = [self.content(rank, begin, end, off) for rank in range(self.ranks)]
+        numbers = {name: at for at, name in enumerate(sorted({e.name for each in contents for e in each.events}))}
+        regions = [program.Region(name, "USER" if name in (ITEM, TRAIN) else "CUDA") for name in numbers]
+        locations: list[program.Location] = []
+        events: dict[int, list[program.Record]] = {}
+        for content in contents:
+            threads = ((1, 0, "Master thread", "CPU_THREAD"), (7, 1, "CUDA[0:7]", "ACCELERATOR_STREAM"))
+            for tid, thread, name, kind in threads:
+                here = [event for event in content.events if event.tid == tid]
+                edges = [(each.start, 1, "enter", numbers[each.name]) for each in here]
+                edges += [(each.end, 0, "leave", numbers[each.name]) for each in here]
+                events[len(locations)] = [(time, *rest) for time, _, *rest in sorted(edges)]
+                locations.append(program.Location(len(locations), content.rank, thread, name, kind))  # type: ignore[arg-type]
+        world = program.Comm(0, "MPI_COMM_WORLD", tuple(range(self.ranks)))
+        unix_ns = contents[0].unix_ns
+        ran = program.Program(self.ranks, locations, [world], events, [0] * self.ranks, regions, (), unix_ns)
+        otf2_archive.write(folder, ran)
+        return folder

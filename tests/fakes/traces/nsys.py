@@ -23,11 +23,11 @@ UTF8_NO = b"TERM=\xff\xfe\xb0"
 
 
 class Version(NamedTuple):
-    """What differs between the exports of the years. ``meta``: the table with the version, None where there is none."""
+    """What differs between the exports of the years. ``meta``: the table with the version."""
 
     product: str
     schema: str
-    meta: str | None
+    meta: str
     enums: bool = True
     green: bool = False
     cuda_device: bool = True
@@ -37,13 +37,8 @@ class Version(NamedTuple):
 
 VERSIONS = {
     "2022.2": Version("2022.2.1.31", "2.9.1", "EXPORT_META_DATA", enums=False, cuda_device=False),
-    "2022.4": Version("2022.4.2.1", "3.0.0", None, cuda_device=False),
-    "2023.1": Version("2023.1.2.43", "3.1.2", "EXPORT_META_DATA", cuda_device=False),
-    "2023.4": Version("2023.4.1.97", "3.9.1", "META_DATA_EXPORT"),
-    "2024.5": Version("2024.5.1.113", "3.13.2", "META_DATA_EXPORT", green=True),
     "2025.1": Version("2025.1.3.140", "3.17.2", "META_DATA_EXPORT", green=True),
     "2025.6": Version("2025.6.1.190", "3.24.7", "META_DATA_EXPORT", green=True, system_clock=True, absolute_analysis=True),
-    "2026.2": Version("2026.2.1.210", "3.25.0", "META_DATA_EXPORT", green=True, system_clock=True, absolute_analysis=True),
 }  # fmt: skip
 
 
@@ -182,12 +177,11 @@ class Report:
                          numMultiprocessors=132)  # fmt: skip
             self.put("ThreadNames", nameId=self.string("python"), priority=20, globalTid=self.global_id(pid, pid))
         self.rows["StringIds"] = [{"id": number, "value": value} for value, number in self.strings.items()]
-        if self.version.meta:
-            for name, value in (
-                ("EXPORT_PRODUCT_NAME", "NVIDIA Nsight Systems"), ("EXPORT_PRODUCT_VERSION", self.version.product),
-                ("EXPORT_SCHEMA_VERSION", self.version.schema), ("EXPORT_PLATFORM", "linux-desktop"),
-            ):  # fmt: skip
-                self.put(self.version.meta, name=name, value=value)
+        for name, value in (
+            ("EXPORT_PRODUCT_NAME", "NVIDIA Nsight Systems"), ("EXPORT_PRODUCT_VERSION", self.version.product),
+            ("EXPORT_SCHEMA_VERSION", self.version.schema), ("EXPORT_PLATFORM", "linux-desktop"),
+        ):  # fmt: skip
+            self.put(self.version.meta, name=name, value=value)
         if self.version.enums:
             labels = ["Host-to-Device", "Device-to-Host", "Device-to-Device", "Host-to-Host", "Peer-to-Peer", "Unified H2D",
                       "Unified D2H"]  # fmt: skip

@@ -54,15 +54,14 @@ def write_reports(folder: Path) -> None:
         nsys.write(folder / f"{label}-{version}.sqlite", ail(label, 0, 2, 2), version, ("unified", "ranges"))  # type: ignore[arg-type]
 
 
-def labelled(folder: Path, label: Label, seed: int = 0, ranks: int = 2) -> tuple[list[Path], Path]:
-    """A loop's Kineto files by rank and its one report, in a folder of their own."""
-    loop = ail(label, seed, ranks)
-    at = folder / f"{label.replace(' ', '_')}-{seed}"
-    at.mkdir(parents=True, exist_ok=True)
-    style = Style(layout="two" if seed % 2 else "compact")
-    files = [kineto.write(at / f"rank{content.rank}.pt.trace.json.gz", content, style) for content in loop]
-    version = list(nsys.VERSIONS)[seed % len(nsys.VERSIONS)]
-    return files, nsys.write(at / "report.sqlite", loop, version)
+def labelled(folder: Path, label: Label) -> tuple[list[Path], Path]:
+    """A loop's Kineto files of two ranks, and its one report."""
+    loop = ail(label, 0, 2)
+    files = [
+        kineto.write(folder / f"rank{content.rank}.pt.trace.json.gz", content, Style(layout="compact"))
+        for content in loop
+    ]
+    return files, nsys.write(folder / "report.sqlite", loop, "2022.2")
 
 
 if __name__ == "__main__":

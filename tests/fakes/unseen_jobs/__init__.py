@@ -1,4 +1,4 @@
-"""A fourth simulator of jobs whose causes are known, by another method: programs are simulated, not phases drawn.
+"""A second simulator of jobs whose causes are known, by another method: programs are simulated, not phases drawn.
 
 ``unseen_job`` draws a job by its seed and ``UnseenJob.write`` records it; ``comparable`` merges what a view can not tell
 apart. ``programs`` has the programs: ranks that compute, fetch, copy and meet in collectives, stages of pipelines that need

@@ -5,33 +5,19 @@ import mmap
 import os
 import random
 import struct
-import subprocess
 import tempfile
 import time
-from functools import cache
 from pathlib import Path
 
-from benchmarks.processes import ENVIRONMENT, ROOT, resident_bytes
-from tests.faults.tried import Fault, NotHereError, Seen
-from tests.faults.tried.job import MOST_LOST, Job, Recorded, Steps, passed_on, seen, workshop
+from benchmarks.processes import ENVIRONMENT, resident_bytes
+from tests.faults.tried import Fault, Seen
+from tests.faults.tried.job import MOST_LOST, Job, Recorded, Steps, passed_on, preloaded, seen
 from tests.waiting import until
 
 HOUR = 3600.0
 WEEK = 168 * HOUR
 SUSPENDED = 1
 SHARED_MEMORY = "/dev/shm"
-
-
-@cache
-def library() -> Path:
-    """The library that makes a process's clocks wrong. Raises NotHereError."""
-    path = workshop() / "skew.so"
-    words = ["gcc", "-shared", "-fPIC", "-O2", "-o", path, ROOT / "tests" / "fakes" / "skew.c", "-ldl"]
-    try:
-        subprocess.run(words, check=True, timeout=60, capture_output=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise NotHereError(f"the library that shifts clocks can't be built: {error}") from None
-    return path
 
 
 class Clocks:
@@ -43,7 +29,7 @@ class Clocks:
         path.write_bytes(bytes(16))
         with path.open("r+b") as stream:
             self._map = mmap.mmap(stream.fileno(), 16)
-        self.environment = ENVIRONMENT | {"LD_PRELOAD": str(library()), "SKEW_FILE": str(path)}
+        self.environment = ENVIRONMENT | {"LD_PRELOAD": str(preloaded("skew")), "SKEW_FILE": str(path)}
         if fast:
             self.environment["SKEW_FAST"] = "1"
 

@@ -10,37 +10,25 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 from benchmarks.processes import ENVIRONMENT, GSSR, PYTHON, ROOT
 from gssr.store.read.open import RecordingError
 from tests.faults.tried import Fault, NotHereError, Seen
-from tests.faults.tried.job import Ended, Job, Steps, first_wrong, in_words, passed_on, recorded, seen, workshop
+from tests.faults.tried.job import (
+    Ended,
+    Job,
+    Steps,
+    first_wrong,
+    in_words,
+    passed_on,
+    preloaded,
+    recorded,
+    seen,
+)
 from tests.faults.tried.surroundings import unshare
 
 ENDED = ("completed", "failed")
-
-
-@cache
-def library() -> Path:
-    """The library that makes a disk full. Raises NotHereError."""
-    path = workshop() / "full.so"
-    words: list[str | Path] = [
-        "gcc",
-        "-shared",
-        "-fPIC",
-        "-O2",
-        "-o",
-        path,
-        ROOT / "tests" / "fakes" / "full.c",
-        "-ldl",
-    ]
-    try:
-        subprocess.run(words, check=True, timeout=60, capture_output=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise NotHereError(f"the library that makes a disk full can't be built: {error}") from None
-    return path
 
 
 class _Disk:
@@ -51,7 +39,7 @@ class _Disk:
         self.folder = folder / "disk"
         self.folder.mkdir()
         names = {"FULL_FILE": self._file, "FULL_DIR": self.folder}
-        self.environment = ENVIRONMENT | {"LD_PRELOAD": str(library())}
+        self.environment = ENVIRONMENT | {"LD_PRELOAD": str(preloaded("full"))}
         self.environment |= {name: str(path.resolve()) for name, path in names.items()}
 
     def fill(self, rng: random.Random, after: int = 0) -> None:

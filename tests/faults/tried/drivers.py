@@ -1,21 +1,19 @@
 """GPUs that are lost, drivers that hang or crash, and a DCGM hostengine that is killed, hangs or is restarted: on the tests'
 stand-ins for NVIDIA's driver and DCGM."""
 
-import json
 import random
 import signal
-import subprocess
 import time
 from functools import cache
 from pathlib import Path
 
 from benchmarks.driver import build
-from benchmarks.processes import ENVIRONMENT, PYTHON, ROOT
+from benchmarks.processes import ENVIRONMENT
+from tests.backends.dcgm_bench import EngineProcess
 from tests.faults.tried import Fault, NotHereError, Seen
 from tests.faults.tried.job import MOST_LOST, Job, Steps, passed_on, seen, workshop
 from tests.waiting import until
 
-DCGM = ROOT / "tests" / "fakes" / "dcgm"
 UUIDS = ["GPU-a", "GPU-b"]
 
 
@@ -109,57 +107,31 @@ def crashes(folder: Path, rng: random.Random) -> Seen:
         )
 
 
-class _Engine:
-    """A hostengine, as a process on a unix socket."""
-
-    def __init__(self, folder: Path) -> None:
-        self._socket, self._control = folder / "dcgm.sock", folder / "control.json"
-        self._control.write_text(json.dumps({"gpus": UUIDS}))
-        self.environment = ENVIRONMENT | {
-            "DCGM_HOST": f"unix://{self._socket}",
-            "DCGM_BINDINGS": str(DCGM / "bindings4"),
-        }
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self._socket.unlink(missing_ok=True)
-        own = {"FAKEDCGM_CONTROL": str(self._control), "PYTHONPATH": str(DCGM)}
-        self._process = subprocess.Popen([PYTHON, "-m", "fakedcgm", str(self._socket)], env=ENVIRONMENT | own)
-        until(self._socket.exists, "the hostengine")
-
-    def signal(self, sig: int) -> None:
-        assert self._process is not None
-        self._process.send_signal(sig)
-        if sig == signal.SIGKILL:
-            self._process.wait()
-
-
 def engine_killed(folder: Path, rng: random.Random) -> Seen:
-    return _with_engine(folder, rng, (signal.SIGKILL,), restarted=False)
+    return _with_engine(folder, rng, signal.SIGKILL, restarted=False)
 
 
 def engine_restarted(folder: Path, rng: random.Random) -> Seen:
-    return _with_engine(folder, rng, (signal.SIGKILL,), restarted=True)
+    return _with_engine(folder, rng, signal.SIGKILL, restarted=True)
 
 
 def engine_hung(folder: Path, rng: random.Random) -> Seen:
-    return _with_engine(folder, rng, (signal.SIGSTOP,), restarted=False)
+    return _with_engine(folder, rng, signal.SIGSTOP, restarted=False)
 
 
-def _with_engine(folder: Path, rng: random.Random, signals: tuple[int, ...], restarted: bool) -> Seen:
+def _with_engine(folder: Path, rng: random.Random, sig: signal.Signals, restarted: bool) -> Seen:
     """Something happens to the hostengine at a random moment; the job ends a while later, or once it is sampled again."""
-    engine, code = _Engine(folder), rng.choice((0, 7))
-    engine.start()
+    engine, code = EngineProcess(folder), rng.choice((0, 7))
+    engine.start(gpus=UUIDS)
     script = f"echo begun; until [ -e stop ]; do sleep 0.05; done; echo over; exit {code}"
     try:
-        with Job(folder, ["sh", "-c", script], backend="dcgm", ms=100, environment=engine.environment) as job:
+        with Job(folder, ["sh", "-c", script], backend="dcgm", ms=100, environment=ENVIRONMENT | engine.environ) as job:
             job.records()
             time.sleep(rng.uniform(0.0, 1.0))
-            for sig in signals:
-                engine.signal(sig)
+            engine.signal(sig)
             if restarted:
                 until(lambda: job.n("events", "kind = 'backend_lost'"), "the loss")
-                engine.start()
+                engine.start(gpus=UUIDS)
                 until(lambda: job.n("events", "kind = 'backend_back'"), "the return")
                 before = job.n()
                 until(lambda: job.n() > before + 10, "samples")
@@ -179,8 +151,7 @@ def _with_engine(folder: Path, rng: random.Random, signals: tuple[int, ...], res
                 (not any("still being" in line for line in ended.said), "the end was held up"),
             )
     finally:
-        engine.signal(signal.SIGCONT)
-        engine.signal(signal.SIGKILL)
+        engine.stop()
 
 
 def _lost(job: Job) -> float:

@@ -17,8 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, child_called
-from tests.faults.tried import Seen
+from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, ROOT, child_called
+from tests.faults.tried import NotHereError, Seen
 from tests.waiting import until
 
 PATIENCE = 90.0
@@ -37,6 +37,18 @@ def workshop() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="faults", dir=CACHE))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+@cache
+def preloaded(name: str) -> Path:
+    """Build ``tests/fakes/NAME.c``, a library that is loaded before others. Raises NotHereError."""
+    path = workshop() / f"{name}.so"
+    words = ["gcc", "-shared", "-fPIC", "-O2", "-o", path, ROOT / "tests" / "fakes" / f"{name}.c", "-ldl"]
+    try:
+        subprocess.run(words, check=True, timeout=60, capture_output=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NotHereError(f"tests/fakes/{name}.c can't be built: {error}") from None
+    return path
 
 
 def heed_signals() -> None:

@@ -62,12 +62,11 @@ def _sound_profile(packed: bool) -> bytes:
 
 
 @cache
-def _sound_archive(is_sampled: bool) -> dict[str, bytes]:
-    from tests.traces.otf2_archives import mpi_archive, sampled_archive
+def _sound_archive(kind: str) -> dict[str, bytes]:
+    from tests.traces import otf2_archives
 
     with TemporaryDirectory(prefix="gssr-seed-") as folder:
-        place = Path((sampled_archive if is_sampled else mpi_archive)(Path(folder) / "archive"))
-        place = place if place.is_dir() else place.parent
+        place: Path = getattr(otf2_archives, kind)(Path(folder) / "archive")
         return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
 
@@ -88,7 +87,7 @@ def _profile(folder: Path, rng: random.Random) -> Path:
 
 
 def _archive(folder: Path, rng: random.Random) -> Path:
-    files = _sound_archive(rng.random() < 0.5)
+    files = _sound_archive(rng.choice(("mpi_archive", "gpu_archive", "sampled_archive")))
     damaged = rng.choice(sorted(files))
     for name, data in files.items():
         path = folder / "archive" / name

@@ -16,7 +16,6 @@ from gssr.model.traces.segments import Segments
 from gssr.store.read.recording import RunReader, open_recording
 from gssr.store.write.bulk import BulkWriter
 from gssr.traces.open import open_traces
-from tests.fakes.joined import run
 from tests.fakes.traces import kineto
 from tests.fakes.traces.beside import NS, START, Truth
 
@@ -95,6 +94,8 @@ def test_gpus_are_known_by_uuid_first(folder: Path, tmp_path: Path) -> None:
     TRUTH.reports(tmp_path / "all.sqlite", range(4))
     found = laid(folder / "run.sql", tmp_path / "all.sqlite")
     assert sorted(found.gpus.values()) == [0, 1, 2, 3] and found.rank is None and found.check == "agrees"
+    found = laid(folder / "run.sql", TRUTH.reports(tmp_path / "late.sqlite", range(4), off=4.2))
+    assert sorted(found.gpus.values()) == [0, 1, 2, 3] and abs(found.offset + 4.2) <= TRUTH.interval
     with pytest.raises(ValueError, match="neither rank nor UUID"):
         laid(folder / "run.sql", TRUTH.trace(tmp_path / "none.json", 1, with_rank=False))
     with pytest.raises(ValueError, match="not of this run's GPUs"):
@@ -166,25 +167,42 @@ def test_a_node_of_another_name_is_taken_where_the_samples_agree(folder: Path, t
                     matched(reader, timeline)
 
 
-@pytest.mark.parametrize(
-    ("number", "seed", "offset", "begin", "length", "nvml"),
-    [
-        (27, 549344, 1.307718366221402, 35.16591211713307, 22, False),  # on the same hill as the unix time
-        (32, 363783, 2.040231423300714, 34.77313275961194, 8, True),
-        (27, 839078, -2.4921923815884286, 57.423092669439974, 8, False),  # the trace hardly varies
-        (80, 184949, 0.549238272053473, 26.55763168996552, 15, False),  # an interval off, nearly
-    ],
-)
-def test_a_clock_is_not_said_to_be_right_where_it_is_not(
-    tmp_path: Path, number: int, seed: int, offset: float, begin: float, length: int, nvml: bool
+@pytest.mark.parametrize(("off", "nvml"), [(0.76, False), (-1.0, True), (0.6, True), (4.2, True)])
+def test_a_clock_that_is_off_by_little_more_than_an_interval_is_not_said_to_be_right(
+    tmp_path: Path, off: float, nvml: bool
 ) -> None:
-    window = (begin, begin + length)
-    case = run.CASES["late"]._replace(
-        name=f"window {number}", offset=offset, ranks=1, seed=seed, window=window, nvml=nvml
-    )
-    made = run.make(tmp_path, case)
-    found = laid(made.recording, made.traces[0])
-    assert found.check not in ("agrees", "elsewhere") or abs(found.offset + offset) <= run.INTERVAL
+    truth = Truth(seed=3, seconds=100, interval=0.5, nvml=nvml)
+    found = laid(truth.record(tmp_path / "a.sql"), truth.trace(tmp_path / "t.json", 0, 30, 52, off))
+    assert found.check == "elsewhere" and abs(found.offset + off) <= truth.interval
+
+
+def test_a_gpu_that_is_always_busy_tells_nothing_and_that_is_said(tmp_path: Path) -> None:
+    truth = replace(STEADY, duty=1.0)
+    found = laid(truth.record(tmp_path / "a.sql", noise=0.0), truth.trace(tmp_path / "t.json"))
+    assert (found.check, found.clock, found.offset) == ("too few", "unix", 0.0) and found.said
+
+
+@pytest.mark.parametrize("off", [0.0, -4.2])
+def test_processes_of_an_archive_are_told_by_their_names(tmp_path: Path, folder: Path, off: float) -> None:
+    pytest.importorskip("otf2")
+    found = laid(folder / "run.sql", TRUTH.archive(tmp_path / "scorep", off=off))
+    assert sorted(found.gpus.values()) == [0, 1, 2, 3] and abs(found.offset + off) <= TRUTH.interval
+
+
+def test_where_a_run_has_one_process_its_gpus_tell_the_ranks(tmp_path: Path) -> None:
+    recording = TRUTH.record(tmp_path / "a.sql")  # as what is imported
+    with closing(sqlite3.connect(recording)) as db, db:
+        db.execute("DELETE FROM processes WHERE rank > 0")
+    found = laid(recording, TRUTH.trace(tmp_path / "t.json", 2))
+    assert list(found.gpus.values()) == [2] and found.check == "agrees"
+
+
+def test_a_node_whose_clock_is_off_has_samples_by_the_same_clock(tmp_path: Path) -> None:
+    recording = TRUTH.record(tmp_path / "a.sql")
+    with closing(sqlite3.connect(recording)) as db, db:
+        db.execute("UPDATE processes SET clock_offset = 3.0, clock_error = 0.001 WHERE rank = 1")
+    found = laid(recording, TRUTH.trace(tmp_path / "t.json", 1))
+    assert (found.check, found.offset) == ("agrees", 0.0)
 
 
 def test_a_trace_longer_than_the_run_is_laid_over_it(folder: Path, tmp_path: Path) -> None:
@@ -197,8 +215,12 @@ def test_nothing_is_compared_with_too_little() -> None:
     few = Pair(busy, np.arange(1, 5) * NS, np.array([1.0, 0.0, 0.0, 1.0]))
     assert compare([few], (0, 5 * NS), NS).check == "too few" == find([few], (0, 5 * NS), NS).check
     nothing = (Segments(np.zeros(0, np.int64), np.zeros(0, np.int64)),)
-    lazy = Pair(nothing, np.arange(1, 50) * NS, np.random.default_rng(0).random(49))
+    values = np.random.default_rng(0).random(49)
+    lazy = Pair(nothing, np.arange(1, 50) * NS, values)
     assert compare([lazy], (0, 50 * NS), NS).check == "too few" == find([lazy], (0, 50 * NS), NS).check
+    seconds = np.arange(47)  # the GPU is busy for about 0.9 of each, a little as the samples are 2 s later
+    hardly = Segments(seconds * NS, seconds * NS + np.rint((0.9 + 0.01 * values[2:]) * NS).astype(np.int64))
+    assert compare([Pair((hardly,), np.arange(1, 50) * NS, values)], (5 * NS, 40 * NS), NS).is_flat
     same = Pair(busy, np.arange(1, 50) * NS, np.ones(49))
     assert all(compare([each], (0, 50 * NS), NS).is_flat for each in (lazy, same))
     assert not compare([few], (0, 5 * NS), NS).is_flat and find([lazy], (0, 20 * NS), NS).is_flat
