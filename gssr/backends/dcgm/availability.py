@@ -234,16 +234,16 @@ class UnsampledGpus:
         self.gpus = gpus
 
     def sample(self, now: float) -> Sequence[Row]:
-        """Nothing."""
+        """Return no rows."""
         del now
         return ()
 
     def changes(self) -> Sequence[News]:
-        """Nothing."""
+        """Return no changes."""
         return ()
 
     def close(self) -> Sequence[Row]:
-        """Nothing."""
+        """Return no rows: there is nothing to close."""
         return ()
 
 
