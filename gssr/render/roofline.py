@@ -21,7 +21,8 @@ _PREFIXES = ((15, "P"), (12, "T"), (9, "G"), (6, "M"))
 
 
 def engineering(value: float) -> str:
-    """Write a number with three digits and an SI prefix: ``66.9 T``."""
+    """Write a number of 0 or more with three digits and an SI prefix from M on: ``66.9 T``. Below a million there is no
+    prefix, and below 10 there are two decimals: 0.04 gives ``0.04``, 12345 ``12345``."""
     power, prefix = next(((power, name) for power, name in _PREFIXES if value >= 0.9995 * 10**power), (0, ""))
     shown = value / 10**power
     decimals = 0 if shown >= 99.95 else 1 if shown >= 9.995 else 2
