@@ -254,7 +254,9 @@ class _Reader:
         return found
 
     def _add(self, events: list[Any], text: bytes | memoryview) -> None:
-        """Add a batch of events, and where these have times whose digits count, the same events read again from ``text``."""
+        """Add a batch of events, which was decoded from ``text``. With the first batch whose times are so large that a
+        double doesn't tell their nanoseconds, times are read by their digits from then on: that batch is decoded from
+        ``text`` once more."""
         spans = [event for event in events if event.ph == "X"]
         start, is_sound, is_rounded = _nanoseconds([event.ts for event in spans])
         if is_rounded and not self._wants_digits:
@@ -329,14 +331,16 @@ class _Reader:
             self._found.parts[what].append(column if is_kept.all() else column[is_kept])
 
     def _shape_of(self, event: Any) -> int:
-        """Return the number of an operator's shape, -1 where the event does not tell it."""
+        """Return the number of an operator's shape in ``EventColumns.shapes``, where it is entered if it is new; -1
+        where the event does not tell it."""
         own = event.args
         if own is None or own.dims is None:
             return -1
         return self._found.shapes[event.name, bytes(own.dims), bytes(own.types or b""), bytes(own.values or b"")]
 
     def _transfer_of(self, args: Any) -> int:
-        """Return the number of the shape that tells a kernel's other rank, -1 where its arguments do not tell one."""
+        """Return the number in ``EventColumns.shapes`` of the entry that tells a kernel's other rank; -1 where its
+        arguments tell none, or two."""
         found = [] if args is None else [(SEND, args.target), (RECEIVE, args.source)]
         told = [(kind, rank) for kind, value in found if (rank := whole_number(value)) is not None]
         return self._found.shapes[told[0][0], str(told[0][1]).encode(), b"", b""] if len(told) == 1 else -1

@@ -104,7 +104,8 @@ def _close(found: EventColumns) -> None:
 
 
 def _named_tracks(found: EventColumns, used: Sequence[int], is_kineto: bool) -> tuple[Track, ...]:
-    """Make the tracks with these numbers (as in EventColumns), in that order."""
+    """Make the tracks with these numbers (as in EventColumns), in that order, without rank and node. ``is_kineto``: the
+    trace is torch.profiler's; in others what a process is called tells whether it is a GPU."""
     tracks = []
     threads = list(found.threads)
     for number in used:

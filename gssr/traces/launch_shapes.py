@@ -11,7 +11,7 @@ from gssr.store.pages.leaf_rows import NULL
 from gssr.traces.json_events import JsonEvents
 from gssr.traces.kernel_profile import Dim3, dim3
 from gssr.traces.nsys import open_report
-from gssr.traces.nsys_columns import Key, placed
+from gssr.traces.nsys_columns import Key, number_combinations
 from gssr.traces.tables import Tables
 from gssr.traces.timeline import TraceError, TraceSource
 
@@ -62,7 +62,7 @@ def _add_up_report(database: Tables) -> Totals:
     for start, end, *columns in database.integers(_KERNELS, ("start", "end", name, *_SIDES)):
         sound = (start != NULL) & (end != NULL) & (end >= start) & (end - start < 1 << 53)
         if sound.any():
-            parts.append((placed([column[sound] for column in columns], keys), (end - start)[sound]))
+            parts.append((number_combinations([column[sound] for column in columns], keys), (end - start)[sound]))
     count, total = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
     for which, length in parts:
         np.add.at(count, which, 1)

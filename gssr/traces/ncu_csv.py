@@ -64,7 +64,7 @@ class _Gathered:
             self.values.setdefault(*told)
 
     def launch(self, path: str) -> ProfiledLaunch:
-        """Return the launch."""
+        """Make the launch of all that was added. ``path``: of its file."""
         row = self.row
         invocations = number_of(row.get("Invocations", "")) or 1
         capability = row.get("CC", "")

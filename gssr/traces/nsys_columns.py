@@ -98,9 +98,10 @@ def all_alike(number: int, n: int) -> Ints:
     return np.broadcast_to(np.int64(number), n)
 
 
-def placed(columns: Sequence[Ints], known: dict[Key, int]) -> NDArray[np.int32]:
-    """Give each row the number that ``known`` has for its combination of values in these columns; new combinations are
-    added to it. Returns the numbers, int32[n]. The columns must not be empty."""
+def number_combinations(columns: Sequence[Ints], known: dict[Key, int]) -> NDArray[np.int32]:
+    """Number the rows by their combination of values in these columns [n], as ``known`` numbers combinations; new ones
+    get the next numbers and are added to it, in place. Returns the numbers, int32[n]. There must be at least one
+    row."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         if any(column.strides) and (column != column[0]).any():

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Ints
 from gssr.store.pages.leaf_rows import NULL
 from gssr.traces.nsys_about import OF_A_PROCESS
-from gssr.traces.nsys_columns import Key, placed
+from gssr.traces.nsys_columns import Key, number_combinations
 from gssr.traces.tables import Tables
 from gssr.traces.timeline import FILE_OPERATIONS, FileUse, Track
 
@@ -82,7 +82,7 @@ def _on_tracks(
     """Find the track of each row's thread. Returns indices, int32[n], and new tracks for threads without one."""
     known = {(track.pid, track.tid): at for at, track in enumerate(tracks) if track.kind == "cpu_thread"}
     keys: dict[Key, int] = {}
-    at = placed([process, thread], keys)
+    at = number_combinations([process, thread], keys)
     rank, places, added = tracks[0].rank if tracks else None, [], list[Track]()
     for key in keys:
         pid, tid = (None if each == NULL else each for each in key)
