@@ -142,8 +142,9 @@ class _DmonLog:
         return _Header(text, in_front, len(columns), no_starts, metrics, False, stamp, "Time" in names[:stamp])
 
     def _made(self, cells: TextCells, lines: Ints, header: _Header) -> FileRows | None:
-        """Make rows of the lines at these indices, or return None if none of them is a row of a GPU. Raises
-        ForeignError if the words before the rows are no times."""
+        """Make rows of the lines at these indices in ``cells``, which stand under ``header``; None if none of them is a
+        row of a GPU. Rows without a time get NaN, and the clock "none" if all are so. Raises ForeignError if the words
+        before the rows are no times."""
         found = self._of_dcgm(cells, lines, header) if header.is_dcgm else self._of_smi(cells, lines, header)
         if not len(found.keys):
             return None

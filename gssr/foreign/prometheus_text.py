@@ -244,9 +244,10 @@ class _Reader:
             self._order = "scrapes" if is_first[other:].any() else "metrics"
 
     def _scrapes(self, own: Ints, headed: Flags) -> Ints:
-        """Return the number of the scrape that each sample is of, int64[n], never falling. A new scrape begins where a
-        series comes again. It also begins where a metric's type comes again and a GPU that the scrape already has
-        follows, whatever the labels."""
+        """Number the scrapes of a block's samples, whose series are ``own`` [n], in the file's order: returns the
+        number of each sample's scrape, int64[n], never falling, and goes on from the block before. A new scrape begins
+        where a series comes again. It also begins behind a line with a metric's type (``headed`` [n]) if a GPU follows
+        whose metric the scrape already has, whatever the labels."""
         n = len(self._lines.names)
         in_scrape = np.zeros(n, np.bool_)
         in_scrape[: len(self._in_scrape)] = self._in_scrape

@@ -358,8 +358,10 @@ def _timed(
 
 
 def _moved(last: float, clock: Clock, source: ByteSource, told: ImportHints) -> float:
-    """Return the seconds to add to all times, given the newest one: to place times of day or looks without times at the
-    user's start or at the file's modification time."""
+    """Return the seconds to add to all times of a file, given its newest one, ``last``. Looks without times ("none")
+    are shifted so that the last is as old as the file. Times of a day ("day") are shifted by whole days: to the day of
+    the user's start or, without one, to the last day on which the newest is not more than a minute after the file's
+    modification."""
     if clock == "none":
         return source.modified - last
     at = source.modified if told.start is None else told.start

@@ -38,7 +38,7 @@ def area(fractions: Sequence[float], height: int, glyphs: Glyphs) -> list[Row]:
 
 
 def _column(fraction: float, height: int, glyphs: Glyphs) -> str:
-    """Return one column's marks from the top down."""
+    """Return the marks of one column of ``height`` cells from the top down, as ``area`` draws it."""
     if fraction != fraction:
         return MISSING * height
     if fraction > 1 + TOLERANCE:

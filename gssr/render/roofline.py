@@ -85,7 +85,7 @@ def _over(cells: list[list[tuple[str, Role]]], rows: Sequence[Row], role: Role) 
 
 
 def _roof_names(cells: list[list[tuple[str, Role]]], roofs: Sequence[tuple[str, float]], height: int) -> None:
-    """Write the names of the roofs at their right ends, with those of one row together."""
+    """Write the names of the roofs into the cells, in place, at the roofs' right ends, those of one row together."""
     texts: dict[int, list[str]] = {}
     for label, peak in roofs:
         texts.setdefault(_row(peak, height), []).append(f"{label} {engineering(peak)}")
@@ -113,7 +113,8 @@ def _row(flops: float, height: int) -> int:
 
 
 def _mark(cells: list[list[tuple[str, Role]]], point: tuple[str, float, float], n: int, height: int) -> None:
-    """Draw a point at its place, or beside it if there is a point already."""
+    """Draw a point (mark, FLOP/B, FLOP/s) into the cells, n wide and ``height`` high, in place: at its own column, or
+    if a point is there already at the next free one to the right, else to the left."""
     mark, intensity, flops = point
     x = min(max(int(share(intensity, INTENSITY) * n), 0), n - 1)
     row = cells[_row(flops, height)]

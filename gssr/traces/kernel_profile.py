@@ -235,7 +235,8 @@ def _product(one: float | None, other: float | None) -> float | None:
 def _dram_rate(
     rate: float | None, moved: float | None, read: float | None, written: float | None, seconds: float | None
 ) -> float | None:
-    """Return the bytes/s of device memory: as measured, else what was moved by the duration."""
+    """Return the bytes/s of device memory: ``rate`` as measured, else the bytes that were ``moved``, or read and
+    written, by the duration (``seconds``). None if neither is known."""
     if moved is None and read is not None and written is not None:
         moved = read + written
     return rate if rate is not None else moved / seconds if moved is not None and seconds else None

@@ -33,7 +33,8 @@ Totals = dict[KernelShape, tuple[int, int]]
 
 
 def launch_shapes(sources: Iterable[TraceSource], most_bytes: int | None = None) -> Totals:
-    """Add up the launches of all kernels in traces of torch.profiler and Nsight Systems. Raises TraceError, also for a
+    """Add up the launches of all kernels in traces of torch.profiler and Nsight Systems, by name and shape, over all of
+    these sources. ``most_bytes``: how much each file may unpack to, None for the default. Raises TraceError, also for a
     trace of another tool."""
     found: Totals = {}
     for source in sources:

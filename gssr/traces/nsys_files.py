@@ -79,7 +79,8 @@ def _opened(database: Tables, access: Ints) -> tuple[Ints, Ints]:
 def _on_tracks(
     process: Ints, thread: Ints, tracks: Sequence[Track], host: str | None
 ) -> tuple[NDArray[np.int32], list[Track]]:
-    """Find the track of each row's thread. Returns indices, int32[n], and new tracks for threads without one."""
+    """Find the track of each row's thread, by the numbers of its process and thread [n], NULL where unknown. Returns
+    indices, int32[n], that go on behind ``tracks`` for new threads; and the tracks of these, on the node ``host``."""
     known = {(track.pid, track.tid): at for at, track in enumerate(tracks) if track.kind == "cpu_thread"}
     keys: dict[Key, int] = {}
     at = number_combinations([process, thread], keys)

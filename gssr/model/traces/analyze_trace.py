@@ -714,7 +714,8 @@ def _of_gpu(
 
 
 def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
-    """Tell which kinds of records a trace has; TraceAnalysis lists the names."""
+    """Tell which kinds of records a trace has: a set of the names that TraceAnalysis lists. ``own_steps``: rows of the
+    intervals that are steps."""
     kinds = part.n_by_kind > 0
     there = {
         "intervals": len(part.timeline.intervals),
@@ -842,7 +843,9 @@ def _lengths(
 def _own_metrics(
     timeline: Timeline, part: TracePiece, tracks: Sequence[int] | Ints | None, own: Sequence[Custom]
 ) -> tuple[OwnMetric, ...]:
-    """Evaluate custom metrics for each GPU, or else each thread, on which intervals with fitting names are."""
+    """Evaluate the custom metrics ``own`` in the window of ``part``: each for every GPU, or else every thread, on which
+    there are intervals with fitting names. ``tracks``: only these tracks count; None: all. An item's value is None
+    where it is a quotient by 0."""
     found, there = [], gpus_of(timeline.tracks)
     begin, width = part.window[0], max(part.window[1] - part.window[0], 1)
     for name, level in levels_of(part_of(timeline), own).items():

@@ -176,7 +176,7 @@ def _collectives(files: Sequence[Dependencies], edges: Ints) -> list[tuple[Ints,
 
 
 def _booked(graph: _Graph, files: Sequence[Dependencies], places: Ints) -> dict[Key, tuple[int, int]]:
-    """Book the time of these nodes, (count, ns) by kind and name."""
+    """Book the time of the nodes at ``places`` (indices in the graph). Returns (count, ns) by kind and name."""
     found: dict[Key, tuple[int, int]] = {}
 
     def add(key: Key, n: int, ns: int) -> None:

@@ -55,7 +55,8 @@ def flops_by_call(part: TracePiece, links: Links) -> FlopsByCall:
 
 
 def by_operator(part: TracePiece, calls: FlopsByCall) -> tuple[OperatorFlops, ...]:
-    """Add up the calls of each operator and type; those of unknown shape are rows of their own."""
+    """Add up the calls of each operator and type; those of unknown shape are rows of their own. Returns the rows, those
+    with most GPU time first."""
     model, peak = _model(part)
     found = []
     for (at, key), known in product(enumerate(calls.keys), (True, False)):
@@ -90,7 +91,8 @@ def by_step(part: TracePiece, calls: FlopsByCall, steps: Ints) -> list[tuple[flo
 
 
 def both_flops(a: Sequence[OperatorFlops], b: Sequence[OperatorFlops]) -> tuple[OperatorFlops, ...]:
-    """Add up the calls of two files."""
+    """Add up the calls of two files, by operator, type, GPU model and whether their operations are known. Returns the
+    rows, those with most GPU time first."""
     found: dict[tuple[Any, ...], OperatorFlops] = {}
     for each in (*a, *b):
         key = (each.operator, each.dtype, each.model, each.flops is None)
@@ -145,7 +147,9 @@ def _convolution(dims: Any, values: Any) -> int:
 
 
 def _convolution_backward(dims: Any, values: Any) -> int:
-    """Count those of a convolution's backward pass: as many for the gradient of the input as for that of the weights."""
+    """Count the floating-point operations of a convolution's backward pass: as many for the gradient of the input as
+    for that of the weights, each if the call asks for it. ``dims`` and ``values``: sizes and texts of the call's
+    arguments, in PyTorch's order."""
     wanted = json.loads(values[-1].lower())
     transposed = json.loads(values[7].lower())
     once = int(2 * prod(dims[1] if transposed else dims[0]) * prod(dims[2][1:]))
