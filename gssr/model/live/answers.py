@@ -203,8 +203,7 @@ class Answers:
 
     def _active_from(self, query: Query, read: Read, growing: bool) -> float | None:
         """Find when the warm-up of the run ends, unix s; the time of the first sample if there is none, or no metric
-        tells it; None if there are no samples. ``read`` returns the run as it is now; ``growing``: rows may still come.
-        The answer is kept."""
+        tells it. ``read`` returns the run as it is now; ``growing``: rows may still come. The answer is kept."""
         tally = self._tally
         metric = tally.best()
         if metric not in DETECTION_METRICS:

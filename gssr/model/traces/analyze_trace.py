@@ -217,9 +217,18 @@ def analyze_timelines(
     timelines: Iterable[Timeline], wanted: TraceSelection = WHOLE, rules: RuleTable = TABLE,
     tables: Collection[str] | None = None
 ) -> TraceAnalysis:  # fmt: skip
-    """Analyze the ranks of one run together, each timeline when it is its turn. Times count from the zero of the first.
-    Ranks that have nothing of what is ``wanted`` are left out; raises ValueError, a sentence, where none has anything of
-    it."""
+    """Analyze the ranks of one run together, each timeline when it is its turn. Times count from the zero of the first
+    timeline.
+
+    Args:
+        timelines: Those of the run's files.
+        wanted: The part of the time, the GPUs and the intervals that are looked at. Timelines that have nothing of it
+            are left out.
+        rules: The rules by which verdicts are made.
+        tables: Names of the tables that are needed; None: all. What only others need is left empty.
+
+    Raises ValueError, a sentence, where no timeline has anything of what is wanted.
+    """
     asked = _AnalysisRequest(wanted, rules, None if tables is None else tuple(tables))
     return _together(_looked_at(timelines, asked), asked)
 
@@ -228,8 +237,9 @@ def analyze_files(
     run: TraceSet, wanted: TraceSelection = WHOLE, rules: RuleTable = TABLE, tables: Collection[str] | None = None,
     workers: Workers = HERE,
 ) -> TraceAnalysis:  # fmt: skip
-    """Do the same for the files of one run, which ``workers`` read. Files that can't be read are left out, and added to the
-    run's ``problems``; raises TraceError if none can be read."""
+    """Analyze the files of one run together, as ``analyze_timelines`` does with timelines, whose further arguments are
+    the same. ``workers`` read the files. Files that can't be read are left out, and added to the run's ``problems``;
+    raises TraceError if none can be read, and ValueError as ``analyze_timelines``."""
     asked = _AnalysisRequest(wanted, rules, None if tables is None else tuple(tables))
     return _together(_read_by(workers if len(run.sources) > 1 else HERE, run, asked), asked)
 
@@ -348,7 +358,8 @@ def _read_by(workers: Workers, run: TraceSet, asked: _AnalysisRequest) -> Iterat
 def _part_of_source(
     sources: Sequence[TraceSource], run: TraceSet, zero: int | None, asked: _AnalysisRequest
 ) -> Iterator[_FilePart]:  # fmt: skip
-    """Read files of a run, in a worker, and yield what each says."""
+    """Read files of a run, in a worker, and yield what each says of what is ``asked`` for. ``zero``: the unix time, ns,
+    that wanted times count from; None: from each file's own zero."""
     for source in sources:
         try:
             if asked.adds_up:

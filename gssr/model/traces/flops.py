@@ -133,7 +133,8 @@ def _product(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def _convolution(dims: Any, values: Any) -> int:
-    """Count those of a convolution: for each value of its result one product with its part of the weights."""
+    """Count the floating-point operations of a convolution: for each value of its result one product with its part of
+    the weights. ``dims`` and ``values``: sizes and texts of the call's arguments, in PyTorch's order."""
     batch, _, *size = dims[0]
     out, *weights = dims[1]
     stride, padding, dilation, transposed = (json.loads(values[at].lower()) for at in (3, 4, 5, 6))
@@ -157,14 +158,16 @@ def _convolution_backward(dims: Any, values: Any) -> int:
 
 
 def _attention(dims: Any, _: Any) -> int:
-    """Count those of the scores and of their product with the values; inputs are [batch, heads, length, width]."""
+    """Count the floating-point operations of attention: of the scores and of their product with the values. ``dims``:
+    the sizes of the inputs, [batch, heads, length, width] each."""
     query, key, value = dims[:3]
     scores = 2 * prod(query) * key[-2]
     return int(scores + scores // query[-1] * value[-1])
 
 
 def _attention_backward(dims: Any, _: Any) -> int:
-    """Count those of the backward pass: the scores again, and two products for each of both."""
+    """Count the floating-point operations of attention's backward pass: the scores again, and two products for each of
+    both. ``dims``: sizes of the call's arguments, in PyTorch's order."""
     _, query, key, value = dims[:4]
     scores = 2 * prod(query) * key[-2]
     return int(3 * scores + 2 * (scores // query[-1] * value[-1]))
