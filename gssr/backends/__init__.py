@@ -71,10 +71,11 @@ def open_backend(
     """Open the backend that ``spec`` asks for.
 
     Args:
-        node: name of this node.
+        spec: as ``check`` takes it.
+        node: name of this node, from which synthetic GPUs get their UUIDs.
         visible: the GPUs that the launcher gives this process, as gssr.launch.gpu_ids returns them; None if it does not
             say.
-        sampling_seconds: the interval.
+        sampling_seconds: the interval between two samples, s.
         among_ranks: other ranks of the run may be on this node, and this process can agree with them on who samples;
             the backend may then have ``at_engine`` (see OpenedBackend).
 

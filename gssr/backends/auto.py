@@ -25,21 +25,24 @@ _COSTS = "8 GPUs at 10 Hz cost about 1.3 % of a core and 5 to 6 % in its engine 
 def open_best(
     spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False
 ) -> OpenedBackend:
-    """Open the best backend that works here, for ``spec`` ``auto`` or ``auto:beside``: NVIDIA's GPUs before AMD's. With
-    ``auto:beside`` none is used that takes something from others.
+    """Open the best backend that works here: for NVIDIA's GPUs if there are any, else for AMD's. AMD's backend is
+    opened at once where there are only AMD's GPUs, and where NVIDIA's can't be used.
 
     Args:
-        spec: ``auto`` or ``auto:beside``.
+        spec: ``auto``, or ``auto:beside`` for a look at GPUs on which others work: then DCGM starts no engine, and does
+            not watch the profiling counters of GPUs before Hopper, which only one at a time can have.
         visible: The GPUs that the launcher gives this process, as gssr.launch.gpu_ids returns them; None: it does not
             say.
         sampling_seconds: The interval between two samples, s.
-        among_ranks: Other ranks of the run are on this node, so GPUs of a hostengine are only looked up.
+        among_ranks: Other ranks of the run may be on this node. GPUs of a hostengine are then only listed and not
+            sampled: ``at_engine`` of the result says how one of the ranks samples those of all.
 
-    ``passed_over`` of the result says why better backends are not used. Raises BackendError if none works.
+    ``passed_over`` of the result says why better backends are not used, and ``remarks`` that AMD's GPUs are left out.
+    Raises BackendError if no backend works.
     """
     from gssr.backends import amd
 
-    if is_amds():
+    if has_only_amd_gpus():
         return open_real("amd", visible, sampling_seconds)
     n_amd = amd.count_usable_gpus()
     if not n_amd:
@@ -56,8 +59,8 @@ def open_best(
     return opened._replace(remarks=[*opened.remarks, has])
 
 
-def is_amds() -> bool:
-    """Tell whether there are AMD's GPUs and no library with which to ask for NVIDIA's."""
+def has_only_amd_gpus() -> bool:
+    """Tell whether this machine shows AMD GPUs and has no library with which to ask for NVIDIA's."""
     from ctypes import CDLL
 
     from gssr.backends import amd
@@ -127,9 +130,16 @@ def _explain_why_not_dcgm(dcgm: Offer) -> str:
 def open_real(
     spec: str, visible: Sequence[str] | None, sampling_seconds: float, among_ranks: bool = False
 ) -> OpenedBackend:
-    """Open the backend ``dcgm[:pause|:beside]``, ``gpm``, ``nvml`` or ``amd``. With ``among_ranks`` other ranks are on
-    this node, so GPUs of a hostengine are only looked up, not sampled (``OpenedBackend.at_engine``). Raises
-    BackendError."""
+    """Open the backend ``dcgm[:pause|:beside]``, ``gpm``, ``nvml`` or ``amd``. Raises BackendError.
+
+    Args:
+        spec: One of these.
+        visible: The GPUs that the launcher gives this process, as gssr.launch.gpu_ids returns them; None: it does not
+            say.
+        sampling_seconds: The interval between two samples, s.
+        among_ranks: Other ranks of the run may be on this node. Of ``dcgm`` the GPUs are then only listed and not
+            sampled, if a hostengine runs (``OpenedBackend.at_engine``); no difference for the others.
+    """
     if spec.startswith("dcgm"):
         from gssr.backends.dcgm import find_at_engine
 
@@ -178,8 +188,8 @@ def _open_in_thread(opener: Callable[[], OpenedBackend], sampling_seconds: float
 
 
 def _with_driver(backend: Backend) -> tuple[Backend, Sequence[str]]:
-    """Add the driver, which is asked for processes and errors, to a backend. Returns the backend to use, and a sentence
-    if the driver cannot be used."""
+    """Add NVIDIA's driver, which is asked for processes and errors, to a backend. Returns the backend to use, and no
+    sentence; or, where the driver cannot be used, the given backend and a sentence that says why."""
     try:
         from gssr.backends.driver_events import WithDriver
 

@@ -20,8 +20,8 @@ _NOTHING = (None,) * len(PLACES)
 
 
 def make_row(gpu: int, time: float, values: Mapping[str, int | float | None]) -> Row:
-    """Make the row of a sample from values by metric name; all other metrics are missing. Raises KeyError for a name that
-    is not in the catalogue."""
+    """Make the row of a sample of the GPU at this position, at ``time`` (unix s), from values by metric name; all other
+    metrics are missing. Raises KeyError for a name that is not in the catalogue."""
     row = [gpu, time, *_NOTHING]
     for name, value in values.items():
         row[PLACES[name]] = value

@@ -93,8 +93,9 @@ _INSTANCE = frozenset(("memory_used",))
 
 
 class Counters:
-    """Reads one GPU's values. ``skip``: metrics that something else measures; ``measures``: the metrics it has;
-    ``watches_link``: some need ``watch_link`` to be called between rows. Raises Gone if the GPU does not answer."""
+    """Reads one GPU's values. ``instance``: it is a MIG instance, of which only the used memory can be read; ``skip``:
+    metrics that something else measures; ``measures``: the metrics it has; ``watches_link``: some need ``watch_link``
+    to be called between rows. Raises Gone if the GPU does not answer."""
 
     def __init__(self, handle: Handle, instance: bool, skip: Container[str]) -> None:
         self._handle = handle
@@ -126,7 +127,9 @@ class Counters:
         self._prepare()
 
     def read(self, row: list[Any]) -> None:
-        """Write the values into a row of the catalogue's places; other places stay as they are. Raises Gone."""
+        """Write the values into a row, each at its metric's place in ``gssr.metrics.PLACES``; places of what this GPU
+        does not measure stay as they are. Rates are those since the last call, and missing in the first. Raises
+        Gone."""
         failed = [(call, code) for call, function, arguments in self._asked if (code := function(*arguments))]
         numbers = self._struct.unpack_from(self._buffer)
         for k, at, factor, most in self._places:
@@ -143,8 +146,9 @@ class Counters:
             self._windows.clear()
 
     def watch_link(self) -> bool:
-        """Measure one direction of PCIe for the next row, which takes 20 ms. Returns False, having done nothing, if
-        both are measured already."""
+        """Measure one direction of PCIe, which takes 20 ms, and keep it for the next ``read``. Returns True if it was
+        asked for, also if the driver did not tell it; False, having done nothing, if both directions are measured
+        already."""
         for name, direction in self._throughput:
             if name in self._windows:
                 continue
@@ -212,8 +216,9 @@ class Counters:
             self._prepare()
 
     def _rate(self, field: Field, value: int, stamp: int) -> Value:
-        """Return the rate per second since the field was last read; None the first time, if nothing is new, and if the
-        counter began again. ``stamp`` is in us."""
+        """Return the rate per second, in the metric's unit, since the field was last read; None the first time, if
+        nothing is new, and if the counter began again. ``value`` is the counter, in the field's unit, and ``stamp`` its
+        time in us; both are remembered for the next call."""
         before = self._last.get(field.metric)
         if before is not None and stamp <= before[0]:
             return None  # nothing new

@@ -57,8 +57,9 @@ class Xids:
             self._set = None
 
     def _of(self, address: int | None, instance: int, code: int, now: float) -> list[BackendChange]:
-        """Return the changes for an XID of the whole GPU with this handle's address: one for each of its instances, or
-        for the one it names. An XID that was reported already is counted instead."""
+        """Return the changes for an XID: one for each instance sampled of the whole GPU whose handle has this
+        ``address``, or only for the ``instance`` it names (_NO_INSTANCE: none). ``code``: the XID's number; ``now``: s
+        of any origin. One that was reported of an instance before is counted instead, for ``look`` to report."""
         changes = []
         for own, position, of in self._gpus:
             if own == address and (instance == _NO_INSTANCE or of in (None, instance)):

@@ -190,16 +190,17 @@ def _names(folder: str) -> list[str]:
 
 
 def _busy_share(before: tuple[float, float] | None, after: tuple[float, float] | None) -> float | None:
-    """Return the share of busy ticks between two counts, 0-1; None if either is missing or no time has passed."""
+    """Return the share of busy ticks, 0-1, between two readings of (busy, total) ticks; None if either is missing or no
+    time has passed."""
     if before is None or after is None or after[1] <= before[1]:
         return None
     return min(max((after[0] - before[0]) / (after[1] - before[1]), 0.0), 1.0)
 
 
 def _rates(before: Counters | None, after: Counters | None, seconds: float | None) -> tuple[float | None, float | None]:
-    """Compute the bytes per second received (or read) and sent (or written) between two counts, ``seconds`` apart,
-    summed over the devices that were there both times. A counter that fell was reset, and adds nothing. (None, None) if
-    one of the counts is missing or no time has passed."""
+    """Compute the bytes per second received (or read) and sent (or written) from two readings of the counters,
+    ``seconds`` apart, summed over the devices that were there both times. A counter that fell was reset, and adds
+    nothing. (None, None) if one of the readings is missing or empty, or no time has passed."""
     if not before or not after or seconds is None or seconds <= 0:
         return None, None
     sums = [0.0, 0.0]

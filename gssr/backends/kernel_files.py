@@ -18,7 +18,8 @@ _open: dict[str, int] = {}
 
 
 def contents(path: str, most: int = 2048) -> bytes | None:
-    """Read at most ``most`` bytes of a file in /proc, or its first page. Returns None when it can't be read."""
+    """Read the beginning of a file of /proc or /sys: at most ``most`` bytes, of which the kernel may give no more than
+    a page at once. Returns None when it can't be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -205,8 +205,9 @@ def _last_run(connections: Sequence[tuple[str, sqlite3.Connection]]) -> tuple[li
 
 
 def _pick_counting_files(found: Sequence[tuple[sqlite3.Connection, Gpu]], sampling_seconds: float) -> list[Any]:
-    """Pick the files whose rows of one GPU count, among those that list it: (connection, Gpu) pairs. Empty if several
-    files list the GPU and none has rows of it."""
+    """Pick, among the files that list one GPU, those whose rows of it count, so that no time counts twice: (connection,
+    Gpu) pairs, in and out. A single file counts in any case. Empty if several files list the GPU and none has rows of
+    it."""
     if len(found) == 1:
         return list(found)
     sampled = []

@@ -48,9 +48,9 @@ class Lines:
                     yield data[:end]
 
 
-def until(blocks: Iterator[bytes], holds: Callable[[bytes], object]) -> list[bytes]:
-    """Take blocks until one satisfies ``holds``. Returns the blocks taken, that one last; all blocks if none satisfies
-    it, and [] if there are none."""
+def take_until(blocks: Iterator[bytes], holds: Callable[[bytes], object]) -> list[bytes]:
+    """Take blocks until one satisfies ``holds``, or there are no more. Returns the blocks taken, that one last; [] if
+    there are none. The rest stays in ``blocks``."""
     begun: list[bytes] = []
     for block in blocks:
         begun.append(block)
@@ -158,8 +158,9 @@ class TextCells:
         return self.numbers_at(begin, end, unit)
 
     def numbers_at(self, begin: Ints, end: Ints, unit: bytes = b"") -> Floats:
-        """Read the texts between ``begin`` and ``end`` (bytes of ``text``, int64[n]) as numbers, float64[n]; NaN as in
-        ``numbers``."""
+        """Read the texts between ``begin`` and ``end`` (bytes of ``text``, int64[n]) as numbers, float64[n], as
+        ``numbers`` reads cells: with the unit behind them or without, and NaN, counted in ``unread``, for what is no
+        number."""
         if unit:
             behind = b" " + unit
             has = (self.words[end - 8] >> np.uint64(64 - 8 * len(behind))) == np.uint64(key(behind))

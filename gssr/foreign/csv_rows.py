@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.foreign.cells import Lines, TextCells, until
+from gssr.foreign.cells import Lines, TextCells, take_until
 from gssr.foreign.names import KEMPNERPULSE, MISSING, PULSE_DECIMALS, QUERY, Meant
 from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note
 from gssr.foreign.tables import MetricColumn, RowTable, RowValues, clean
@@ -75,7 +75,7 @@ def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
     """
     lines = Lines(source.chunks)
     blocks = iter(lines)
-    begun = until(blocks, len)
+    begun = take_until(blocks, len)
     dialect = _PULSE if begun and _IS_PULSE.search(begun[-1]) else _SMI
     every = chain(begun, blocks)
     return RowTable(dialect.kind, source, told, lambda table: _CsvFile(table, dialect).rows(every, lines)).series
@@ -150,7 +150,8 @@ class _CsvFile:
             raise ForeignError(f"{self._table.source.path}: its columns have no names: say them with --columns")
 
     def _parsed(self, names: tuple[str, ...]) -> _Header:
-        """Parse a header. Raises ForeignError if it has neither a column of times nor one that tells GPUs apart."""
+        """Read a line of column names; names that are not known are kept for a note. Raises ForeignError if there is
+        neither a column of times nor one that tells GPUs apart."""
         beside = {name.partition(" [")[0]: place for place, name in reversed(list(enumerate(names)))}
         at = {name: place for name, place in beside.items() if name in self._dialect.beside}
         own = self._dialect
@@ -160,8 +161,9 @@ class _CsvFile:
         return header
 
     def _made(self, cells: TextCells, lines: Ints, header: _Header) -> FileRows | None:
-        """Make rows of the lines at these indices. Lines with another number of cells than the header, without a
-        readable time form, or without a GPU are counted as left out. Returns None if no row is left."""
+        """Make rows of the lines at these indices. Counted as left out are lines with another number of cells than the
+        header, lines that name no GPU, and all lines if the header has a column of times and none of the first nine is
+        in a known form. A single time that can't be read is NaN. Returns None if no row is left."""
         fits = cells.count[lines] == len(header.names)
         self._table.odd += int((~fits).sum())
         first = cells.first[lines[fits]]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Ints
-from gssr.foreign.cells import Lines, TextCells, key, until
+from gssr.foreign.cells import Lines, TextCells, key, take_until
 from gssr.foreign.names import DCGMI_DMON, SMI_DMON
 from gssr.foreign.series import ByteSource, ForeignError, ForeignGpu, ForeignSeries, ImportHints, Note
 from gssr.foreign.tables import MOST_GPUS, MetricColumn, RowTable, RowValues
@@ -67,7 +67,7 @@ def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
     """
     lines = Lines(source.chunks)
     blocks = iter(lines)
-    begun = until(blocks, _HEADER.search)
+    begun = take_until(blocks, _HEADER.search)
     found = _HEADER.search(begun[-1]) if begun else None
     if found is None:
         raise ForeignError(f"{source.path}: has no header of dcgmi dmon or nvidia-smi dmon")
@@ -128,7 +128,8 @@ class _DmonLog:
             self._table.odd += int(plain.sum())
 
     def _parsed(self, text: bytes, in_front: int) -> _Header:
-        """Parse a header from its # on, with ``in_front`` words before it."""
+        """Read a line of column names from its # on, with ``in_front`` words before it. Names that are not known are
+        kept for a note."""
         words = list(re.finditer(rb"[^\s,]+", text.replace(b"#", b" ", 1)))
         names = [word[0].decode("utf-8", "replace") for word in words]
         if names[0] == "Entity":
@@ -141,8 +142,9 @@ class _DmonLog:
         return _Header(text, in_front, len(columns), no_starts, metrics, False, stamp, "Time" in names[:stamp])
 
     def _made(self, cells: TextCells, lines: Ints, header: _Header) -> FileRows | None:
-        """Make rows of the lines at these indices, or return None if none of them is a row of a GPU. Raises
-        ForeignError if the words before the rows are no times."""
+        """Make rows of the lines at these indices in ``cells``, which stand under ``header``; None if none of them is a
+        row of a GPU. Rows without a time get NaN, and the clock "none" if all are so. Raises ForeignError if the words
+        before the rows are no times."""
         found = self._of_dcgm(cells, lines, header) if header.is_dcgm else self._of_smi(cells, lines, header)
         if not len(found.keys):
             return None

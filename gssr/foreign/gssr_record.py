@@ -166,7 +166,7 @@ class _Table:
 
     def memory_total(self) -> dict[int, int]:
         """Return the memory size of each GPU, in bytes by device index: the largest sum of used, free and reserved
-        memory. Empty if a column is missing; a GPU without a plausible sum is left out."""
+        memory. {} if the file lacks one of these columns; a GPU without a sum between 0 and 10^9 MiB is left out."""
         if not all(name in self._columns for name in _MEMORY):
             return {}
         total = sum((self._columns[name] for name in _MEMORY), np.zeros(len(self.gpu)))
@@ -175,8 +175,9 @@ class _Table:
 
 
 def _added_up(rises: Floats, position: Ints) -> Floats:
-    """Sum up a counter's rises in each row's second, GPU by GPU, float64[n]. NaN where the rise is 0: a GPU that is on
-    consumes energy every second, so 0 means unknown."""
+    """Make a counter of its rises in each row's second: for each GPU the sum of its rises up to the row, in the order
+    of rows, float64[n]. ``position`` tells the GPU of each row. NaN where the rise is 0: a GPU that is on consumes
+    energy every second, so 0 means unknown."""
     found = np.full(len(rises), np.nan)
     for gpu in np.unique(position):
         rows = np.flatnonzero((position == gpu) & (rises > 0))

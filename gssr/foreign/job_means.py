@@ -30,8 +30,8 @@ def series_of_means(kind: str, gpus: Sequence[ForeignGpuMeans], notes: Sequence[
     Args:
         kind: The kind of file, one of gssr.recognise.FOREIGN.
         gpus: The means of each GPU; at least one.
-        notes: Further sentences about the data.
-        tool: The tool's name, for the note that says that it keeps no samples.
+        notes: Further sentences about the data, which follow those that say that there are no samples.
+        tool: The tool's name, for these.
     """
     start, end = min(each.start for each in gpus), max(each.end for each in gpus)
     lengths = [each.end - each.start for each in gpus]

@@ -218,7 +218,8 @@ def _gpus_of(node: str, about: Mapping[str, Any]) -> Iterator[tuple[ForeignGpu, 
 
 
 def _host(node: str, about: Mapping[str, Any], seconds: float) -> Iterator[str]:
-    """Yield a sentence on the CPUs and one on the memory of a node, as far as they are known."""
+    """Yield a sentence on the CPUs and one on the memory of a node, as far as they are known. ``about``: what the
+    summary says of the node; ``seconds``: the job's length."""
     cpus, cpu_seconds = number(about.get("cpus")), number(about.get("total_time"))
     used, total = number(about.get("used_memory")), number(about.get("total_memory"))
     if cpus and cpu_seconds is not None and cpu_seconds >= 0:

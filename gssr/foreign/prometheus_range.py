@@ -59,8 +59,9 @@ def _nothing(answers: Sequence[tuple[list[_Sampled], list[str]]], told: ImportHi
 
 
 def _groups(answers: Sequence[tuple[list[_Sampled], list[str]]]) -> list[tuple[list[_Sampled], list[str]]]:
-    """Join answers that overlap in time, or are at most ``_APART`` steps apart. Each answer is its series and the
-    sentences about it, and so is each group. Answers without series are left out."""
+    """Join answers that overlap in time, or are at most ``_APART`` steps apart. An answer is a pair of its series and
+    the sentences about it, and so is each group that is returned, in order of time. Answers without series are left
+    out."""
     spans = [
         (min(times.min() for _, times, _ in own), max(times.max() for _, times, _ in own), own, said)
         for own, said in answers

@@ -145,7 +145,9 @@ class _RunNumbers:
         self.n_unheld = 0
 
     def add(self, name: str, labels: Mapping[str, str]) -> int:
-        """As SeriesTable.add, with numbers of the whole file."""
+        """Number a series of the whole file by its name and labels, as ``SeriesTable.add`` does, and add it to the
+        tables of all runs that have its GPU. Returns its number, the same for the same name and GPU; NOTHING (-1) if no
+        run has its GPU (counted in ``n_unheld``) or it is no known metric."""
         gpu = _gpu_of(labels)
         found = self._ids.get((name, gpu))
         if found is not None:
@@ -161,8 +163,13 @@ class _RunNumbers:
         return found
 
     def parted(self, own: Ints, times: Floats, values: Floats) -> list[_Samples]:
-        """Part samples by run. ``own`` are the numbers of their series. A sample is of the run that was the last to begin
-        on its GPU, or of the first one."""
+        """Sort samples by run. A sample belongs to the run that was the last to begin on its GPU by then; one from
+        before all of them to the first.
+
+        ``own`` [n] are the numbers of their series, as ``add`` returned them; ``times`` are in unix s. Returns for each
+        run, in the order of ``tables``, the numbers of the series in its own table, the times and the values, in the
+        order given.
+        """
         run, local = np.empty(len(own), np.int64), np.empty(len(own), np.int64)
         order = np.argsort(own, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(own[order])) + 1):

@@ -285,8 +285,9 @@ class SeriesTable:
                 self._say("PCIe rates are 0 throughout on GPUs that use their memory: they are taken to be unknown")
 
     def _tell_steps(self, at: Ints, when: Floats, found: dict[str, Floats]) -> None:
-        """Set the series' sampling interval, and note it, if profiling values change less often than there are rows.
-        Does nothing if the interval is known already."""
+        """Set the series' sampling interval, with a note, if values of a profiling metric change clearly less often
+        than there are rows. ``at`` [n] and ``when`` [n]: the GPU and time (unix s) of each row; ``found``: the rows'
+        values by metric. Does nothing if the interval is known already."""
         if self._series.sampling_seconds is not None or self._told.interval is not None:
             return
         name = next((name for name in _OF_DCGM_ALONE if name in found), None)

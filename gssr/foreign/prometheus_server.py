@@ -202,8 +202,9 @@ def _own_step(server: _Server, labels: Mapping[str, str], end: float) -> float |
 def _pieces(
     server: _Server, selector: str, n_series: int, asked: Any, told: ImportHints, series: ForeignSeries
 ) -> Iterator[Samples]:
-    """Ask for window after window and yield rows. ``asked`` is [begin, end, step] in s. Raises ForeignError if an
-    answer fails or no window has samples."""
+    """Ask for window after window, and yield rows with ascending times. ``selector`` names the series, of which there
+    are about ``n_series``; ``asked`` is [begin, end, step] in s; GPUs and notes are added to ``series``. Raises
+    ForeignError if an answer fails or no window has samples."""
     begin, end, step = asked.tolist()
     table = SeriesTable(series, told)
     points = int(max(2, min(POINTS, _VALUES // max(n_series, 1))))

@@ -16,7 +16,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.foreign.cells import TextCells
 from gssr.foreign.prometheus_series import NOTHING, SeriesTable
 from gssr.foreign.series import ByteSource, ForeignError, ForeignSeries, ImportHints, Note
-from gssr.foreign.times import placed, until_first
+from gssr.foreign.times import shift_times, until_first
 from gssr.store.format.limits import LATEST
 from gssr.store.format.sample_arrays import Samples
 
@@ -52,9 +52,10 @@ def read(source: ByteSource, told: ImportHints) -> ForeignSeries:
 
 
 class LineReader:
-    """Reads samples from lines.
+    """Reads samples from lines, and remembers the beginnings of lines, as the same series come with each scrape. Blocks
+    must come in the file's order.
 
-    ``names``: the metric of each series, by the series' number. ``n_bad``: lines that are no samples.
+    ``names``: the metric of each series, by the series' number. ``n_bad``: lines so far that are no samples.
     """
 
     def __init__(self, number_of: Callable[[str, Mapping[str, str]], int]) -> None:
@@ -183,7 +184,7 @@ class _Reader:
         rows = self._rows()
         every: Iterator[Samples | None] = chain(list(until_first(rows)), rows)
         if not self._has_times and self._told.start is None:
-            every = placed(every, lambda last: self._source.modified - last)
+            every = shift_times(every, lambda last: self._source.modified - last)
         yield from (piece for piece in every if piece is not None)
 
     def _rows(self) -> Iterator[Samples | None]:
@@ -243,9 +244,10 @@ class _Reader:
             self._order = "scrapes" if is_first[other:].any() else "metrics"
 
     def _scrapes(self, own: Ints, headed: Flags) -> Ints:
-        """Return the number of the scrape that each sample is of, int64[n], never falling. A new scrape begins where a
-        series comes again. It also begins where a metric's type comes again and a GPU that the scrape already has
-        follows, whatever the labels."""
+        """Number the scrapes of a block's samples, whose series are ``own`` [n], in the file's order: returns the
+        number of each sample's scrape, int64[n], never falling, and goes on from the block before. A new scrape begins
+        where a series comes again. It also begins behind a line with a metric's type (``headed`` [n]) if a GPU follows
+        whose metric the scrape already has, whatever the labels."""
         n = len(self._lines.names)
         in_scrape = np.zeros(n, np.bool_)
         in_scrape[: len(self._in_scrape)] = self._in_scrape

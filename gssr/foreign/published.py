@@ -28,9 +28,10 @@ TIMELESS = (
 class Rank(NamedTuple):
     """One rank of a job as the published GSSR describes it; None is unknown.
 
-    ``file``: where it was read. ``samples``: by device index on the node, columns float64[n] by the tool's own names.
-    ``gpu_ids``: all device indices the rank had, also without samples. ``started``, ``ended``: unix s; ``elapsed``: s;
-    ``sampling_seconds``: the interval that was asked for, s.
+    ``file``: where it was read. ``samples``: by device index on the node, columns float64[n] by DCGM's tag of the
+    field, with values in DCGM's units and its blanks as they are. ``gpu_ids``: all device indices the rank had, also
+    without samples. ``started``, ``ended``: unix s; ``elapsed``: s; ``sampling_seconds``: the interval that was asked
+    for, s.
     """
 
     file: str
@@ -150,8 +151,9 @@ def _most(column: Floats, tag: str) -> float:
 
 
 def _values(samples: Mapping[str, Floats], n: int) -> dict[str, Floats]:
-    """Return columns by GSSR's metric names, float64[n] each, in the catalogue's units. Shorter columns are filled with
-    NaN at the front, so that all end together. Unknown columns are left out."""
+    """Convert the samples of a GPU, which are as in ``Rank.samples``, to columns by GSSR's metric names, float64[n]
+    each, in the catalogue's units. DCGM's blanks become NaN. Shorter columns are filled with NaN at the front, so that
+    all end together. Fields that GSSR doesn't know, or that describe a GPU, are left out."""
     found = {}
     for tag, column in samples.items():
         meant = of_dcgm(tag)

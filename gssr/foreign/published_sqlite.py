@@ -107,7 +107,8 @@ def _ranks(path: str, database: Database, zone: tzinfo | None) -> list[Rank]:
 
 
 def _samples(database: Database) -> dict[_Key, dict[int, Mapping[str, Floats]]]:
-    """Read the columns of each rank and device index, by the tool's own names, sorted by ``sample_index``."""
+    """Read the columns of each rank and device index, as in ``Rank.samples``, sorted by ``sample_index``. A device
+    index that is no number becomes the next number of the rank."""
     there = database.columns.get(_DATA, [])
     tags = [name for name in there if name not in (*_KEYS, "sample_index", "time")]
     places: dict[tuple[Any, ...], int] = {}

@@ -99,8 +99,8 @@ class ForeignSeries:
 
 
 def in_order(pieces: Sequence[Samples]) -> Iterator[Samples]:
-    """Sort the rows of all pieces by time. Yields them in new pieces that all have the same metrics, NaN where a row
-    had none; nothing if there are no pieces."""
+    """Sort the rows of all pieces by time; rows of equal times stay in the order of the pieces. Yields new pieces that
+    all have the same metrics, NaN where a row had none; nothing if there are no pieces."""
     if not pieces:
         return
     time = np.concatenate([piece.time for piece in pieces])

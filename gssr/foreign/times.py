@@ -156,8 +156,9 @@ def _zoned(word: bytes) -> float:
 
 
 class LocalTime:
-    """Converts times on the wall to unix times, block after block in the file's order. In the hour that comes twice in
-    autumn, times are of the second one from where they step back.
+    """Converts times on the wall to unix times, block after block in the file's order: the last time of a block is
+    remembered for the next. In the hour that comes twice in autumn, times are of the second one from where they step
+    back by more than _FOLD_SECONDS, and of the first before.
 
     ``set_back``: unix times at which the clock was seen to be set back. ``twice``: unix time of the first row in an
     hour that comes twice, None if there was none.
@@ -171,7 +172,8 @@ class LocalTime:
         self.twice: float | None = None
 
     def unix(self, seconds: Floats) -> Floats:
-        """Convert seconds since 1970 on the wall, finite, float64[n], to unix s."""
+        """Convert the next block's times to unix s, float64[n]. ``seconds``: since 1970 on the wall, finite,
+        float64[n], in the file's order. Call it once for each block, in order. NaN where the zone cannot tell."""
         slots = np.floor(seconds / _SLOT).astype(np.int64)
         new = np.diff(slots, prepend=-1) != 0
         offsets = np.array([_offsets(slot * _SLOT, self._zone) for slot in slots[new].tolist()]).reshape(-1, 2)
@@ -243,8 +245,10 @@ class Order:
         self.moved = self.left_out = self.repeated = 0
 
     def ordered(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Samples:
-        """Return rows that ascend in time, also after those of earlier calls. ``time`` must be finite, in s. The result
-        may have no rows."""
+        """Return the rows with ascending times, which also follow those of earlier calls: pass the pieces of a file in
+        order. ``gpu``: positions, int64[n]; ``time``: finite, s, float64[n]; ``values``: float64[n] by metric. Rows
+        that step back by more than a second are left out, and so are those of a GPU that has a row at this time
+        already; the result may have no rows."""
         above = np.maximum.accumulate(np.concatenate(([self._last], time)))[:-1]
         kept = time >= above - _BACK_SECONDS
         self.left_out += int((~kept).sum())
@@ -281,7 +285,7 @@ def pieces_of(
         series.sampling_seconds = told.interval or 1.0
     timed = _timed(chain(begun, rows), clock, series, told)
     if clock == "day" or (clock == "none" and told.start is None):
-        timed = placed(timed, lambda last: _moved(last, clock, source, told))
+        timed = shift_times(timed, lambda last: _moved(last, clock, source, told))
         series.notes.append(Note(_NO_TIMES.format(series.sampling_seconds) if clock == "none" else _NO_DATE))
     elif clock == "none" and told.interval is None:
         series.notes.append(Note("the file says no times: assumed 1 s between samples (--interval)"))
@@ -354,8 +358,10 @@ def _timed(
 
 
 def _moved(last: float, clock: Clock, source: ByteSource, told: ImportHints) -> float:
-    """Return the seconds to add to all times, given the newest one: to place times of day or looks without times at the
-    user's start or at the file's modification time."""
+    """Return the seconds to add to all times of a file, given its newest one, ``last``. Looks without times ("none")
+    are shifted so that the last is as old as the file. Times of a day ("day") are shifted by whole days: to the day of
+    the user's start or, without one, to the last day on which the newest is not more than a minute after the file's
+    modification."""
     if clock == "none":
         return source.modified - last
     at = source.modified if told.start is None else told.start
@@ -366,10 +372,10 @@ def _moved(last: float, clock: Clock, source: ByteSource, told: ImportHints) -> 
     return float(np.floor((day + 60.0 - last) / _DAY) * _DAY)
 
 
-def placed(pieces: Iterator[Samples | None], shift: Callable[[float], float]) -> Iterator[Samples | None]:
-    """Shift the times of pieces by ``shift(newest time)``, in s. All pieces up to the first pause (a None) or the end
-    are held back, on disk if they are many, since the newest time is known only then. Later ones are shifted alike as
-    they come, None stays None."""
+def shift_times(pieces: Iterator[Samples | None], shift: Callable[[float], float]) -> Iterator[Samples | None]:
+    """Shift the times of pieces by ``shift(newest time)``, in s. All pieces up to the first None (nothing new at the
+    moment) that follows a piece, or up to the end, are held back, on disk if they are many, since the newest time is
+    known only then. Later ones are shifted by the same as they come, and None stays None."""
     held: list[tuple[str, ...]] = []
     last = -np.inf
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:

@@ -132,8 +132,8 @@ class Cursor:
             self.problem = f"{series.file}: holds no samples{f': {said}' if said else ''}"
 
     def advance(self) -> None:
-        """Read the next piece that has rows into ``head``; None at the end. If reading fails, ``problem`` is set and
-        ``head`` is None."""
+        """Read the next piece that has rows into ``head``, and forget the one before; None at the end. If reading
+        fails, ``problem`` is set and ``head`` is None."""
         try:
             self.head = next((piece for piece in map(self._dated, self.series.pieces) if len(piece.time)), None)
         except ForeignError as error:

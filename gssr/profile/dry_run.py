@@ -185,9 +185,9 @@ def _real(name: str, plan: Plan) -> tuple[OpenedBackend, bool] | BackendOffer:
     opened backend, and whether DCGM would sample its GPUs; where DCGM works and the driver does not, an offer
     without GPUs. Raises BackendError.
     """
-    from gssr.backends.auto import is_amds, offers, open_real, preferred
+    from gssr.backends.auto import has_only_amd_gpus, offers, open_real, preferred
 
-    if name == "amd" or (name == "auto" and is_amds()):
+    if name == "amd" or (name == "auto" and has_only_amd_gpus()):
         return open_real("amd", plan.visible_gpus, plan.sampling_seconds), False
     try:
         from gssr.backends.nvml import open_gpm, open_gpm_or_nvml, open_nvml

@@ -192,8 +192,9 @@ def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
 
 
 def _everybody_is_through(run: Finishing) -> bool:
-    """Leave the sign, in the ranks' folder, that this rank is through. Returns whether all ranks of the run are: each
-    has left its sign, or, of at most _MOST_LOST ranks, it has none and its file says that it was lost. Raises OSError."""
+    """Leave a file in the ranks' folder as the sign that this rank is through, and find out whether all ranks of the
+    run are. Returns True if each has left its sign; or if at most _MOST_LOST have not, each of these has its own file
+    there, and these files say that they were lost. Raises OSError."""
     suffix = f".{run.run_id}{ENDED_SUFFIX}"
     os.close(make_file(_sign(run), 0))
     names = os.listdir(run.folder)

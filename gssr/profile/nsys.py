@@ -207,7 +207,9 @@ class TracedSupervisor(Supervisor):
             self._hear()
 
     def _accept(self) -> None:
-        """Accept the call of the second supervisor: send it our streams and signals, with which it begins the command."""
+        """Accept the connection of the second supervisor, and send it this process's open standard streams and the
+        signals that were ignored or blocked when it began: with these it begins the command. The connection stays open
+        for ``_hear``, and no other is accepted. Does nothing if no connection has come."""
         from _socket import SCM_RIGHTS, SO_PEERCRED, SOL_SOCKET, socket
 
         listener = socket(fileno=self._listener)

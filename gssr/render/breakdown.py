@@ -29,7 +29,7 @@ class CategoryLook(NamedTuple):
     ascii_mark: str
 
     def marked(self, ascii_only: bool) -> str:
-        """Give the mark that the page can draw."""
+        """Return the mark for a page in ASCII or in UTF-8."""
         return self.ascii_mark if ascii_only else self.mark
 
 
@@ -85,13 +85,14 @@ def headline(breakdown: Breakdown, leading_loss: LeadingLoss | None = None) -> s
 
 
 def breakdown_bar(breakdown: Breakdown, width: int, ascii_only: bool = False) -> Row:
-    """One bar of exactly ``width`` cells that adds up to all of the GPU time."""
+    """Draw one bar of exactly ``width`` cells that adds up to all of the GPU time, as ``shares_bar`` does."""
     return shares_bar(breakdown.shares, width, ascii_only)
 
 
 def shares_bar(shares: Floats, width: int, ascii_only: bool = False) -> Row:
-    """Draw one bar of exactly ``width`` cells in which each category has its share [n_categories]. Blank at its end is what
-    the shares lack, and the sum of those below LEAST_SHOWN. NaN counts as none."""
+    """Draw one bar of exactly ``width`` cells in which each category has its share [n_categories], in their order and
+    rounded so that the sum stays. Shares below LEAST_SHOWN, which may be NaN, are not drawn; blank at the bar's end is
+    what the others lack to 1."""
     shown = np.where(np.nan_to_num(shares) >= LEAST_SHOWN, shares, 0.0)
     exact = np.append(shown, max(1 - shown.sum(), 0.0)) * width
     cells = np.floor(exact + 1e-9).astype(int)

@@ -107,8 +107,9 @@ def fit(text: str, width: int, ellipsis: str, keep: Literal["start", "end"] = "s
 
 
 def fit_apart(texts: Sequence[str], width: int, ellipsis: str, keep: Literal["start", "end"] = "start") -> list[str]:
-    """Cut texts to at most ``width`` cells each, as ``fit`` does; but from the middle of different ones that would be
-    alike then, so that what tells them apart stays. Same order and number as ``texts``."""
+    """Cut texts to at most ``width`` cells each, as ``fit`` does; but those that would be alike then are cut in the
+    middle, so that what tells them apart stays. Texts that are the same, and some that differ in too many places, are
+    alike in the result too. Same order and number as ``texts``."""
     cut = [fit(text, width, ellipsis, keep) for text in texts]
     for _ in range(_MOST_CUTS):  # those that differ late are alike once more
         alike: dict[str, list[int]] = {}
@@ -229,7 +230,8 @@ def wrap(
 
 
 def at_most(rows: Sequence[Row], height: int, width: int, ellipsis: str) -> list[Row]:
-    """Keep the first ``height`` rows; where others are left out the last one ends with ``ellipsis``."""
+    """Keep the first ``height`` rows. Where others are left out, the last one that stays is cut to ``width`` cells with
+    ``ellipsis`` behind it; all others are as they were."""
     if len(rows) <= height or height < 1:
         return list(rows[: max(height, 0)])
     last = clip(rows[height - 1], max(width - 1 - cell_width(ellipsis), 0))
@@ -260,8 +262,8 @@ def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  "
 
 
 def as_many(pieces: Sequence[Row], width: int) -> Row:
-    """Return on one line of ``width`` cells the first piece, cut if need be, and those of the others that fit beside
-    it."""
+    """Put the first piece, cut if need be, on one line of at most ``width`` cells, and behind it each of the others
+    that still fits, two blanks apart; one that doesn't is left out, and the next one tried. () without pieces."""
     line = clip(pieces[0], max(width, 0)) if pieces else ()
     for piece in pieces[1:]:
         longer = one_row([line, piece], "  ")

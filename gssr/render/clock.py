@@ -38,8 +38,8 @@ class Tick(NamedTuple):
 
 
 def exact(seconds: float) -> str:
-    """Write a length of time in three digits and its own unit: ``480 ns``, ``12.3 µs``, ``4.56 ms``; from a second on
-    as ``duration``."""
+    """Write a length of time of 0 or more in three digits and its own unit: ``480 ns``, ``12.3 µs``, ``4.56 ms``; in ns
+    without decimals, and from a second on as ``duration``."""
     for size, name in ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms")):
         shown = seconds / size
         if shown < 999.5:
@@ -122,8 +122,8 @@ def _steps(span: float) -> Sequence[float]:
 
 
 def axis_text(start: float, end: float, width: int) -> str:
-    """Write the labels of ``time_ticks`` on a line of exactly ``width`` characters, each centred on its cell, kept
-    inside and apart."""
+    """Write the labels of ``time_ticks`` on a line of exactly ``width`` characters, each centred on its cell. A label
+    at an end is moved inside, and one that would touch the label before is left out."""
     span = end - start
     line = ""
     for tick in time_ticks(start, end, width):
@@ -140,7 +140,8 @@ BEFORE = "before"
 
 
 def event_time(seconds: float, span: float) -> str:
-    """When something happened on an axis ``span`` s long, as ``moment`` says it; BEFORE for before it."""
+    """Say when something happened on an axis ``span`` s long, as ``moment`` says it; BEFORE if ``seconds`` is below
+    0."""
     return BEFORE if round(seconds) < 0 else moment(max(seconds, 0.0), span)
 
 

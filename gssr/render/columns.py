@@ -38,7 +38,7 @@ def area(fractions: Sequence[float], height: int, glyphs: Glyphs) -> list[Row]:
 
 
 def _column(fraction: float, height: int, glyphs: Glyphs) -> str:
-    """Return one column's marks from the top down."""
+    """Return the marks of one column of ``height`` cells from the top down, as ``area`` draws it."""
     if fraction != fraction:
         return MISSING * height
     if fraction > 1 + TOLERANCE:
@@ -53,8 +53,9 @@ def _column(fraction: float, height: int, glyphs: Glyphs) -> str:
 
 
 def split_row(shares: Sequence[float] | Floats, looks: Iterable[tuple[str, Role]], width: int) -> Row:
-    """Draw a bar whose parts have these shares (0-1; NaN: none) of ``width`` cells, each drawn with its mark and role of
-    ``looks``, as many as shares. What the shares lack is not drawn."""
+    """Draw a bar of at most ``width`` cells whose parts have these shares of it (0-1; NaN: none), each with its mark
+    and role of ``looks``, which are as many as shares. Ends of parts are rounded to cells, so a small part may have
+    none. What the shares lack to 1 is not drawn."""
     cells = np.diff(np.rint(np.cumsum(np.nan_to_num(shares)) * width).astype(int), prepend=0).tolist()
     return tuple(Span(mark * n, role) for (mark, role), n in zip(looks, cells, strict=True) if n > 0)
 
@@ -73,8 +74,8 @@ def bar(fraction: float | None, width: int, glyphs: Glyphs, role: Role = "series
 
 
 def length(fraction: float, width: int, glyphs: Glyphs) -> str:
-    """Return the filled cells of a bar alone, at most ``width``, with a half at its end if the set has one. More than
-    zero always shows."""
+    """Draw the filled cells of a bar alone, without its track: at most ``width``, with a half cell at the end if the
+    set of glyphs has one. A ``fraction`` above 0 always shows, and one above 1 is full."""
     steps = 1 + bool(glyphs.half)
     filled = min(max(round(fraction * width * steps), 1 if fraction > 0 else 0), width * steps)
     full, part = divmod(filled, steps)
@@ -99,8 +100,8 @@ def strip(fractions: Iterable[float | None], glyphs: Glyphs) -> Row:
 
 
 def marked(row: Row, cell: int | None) -> Row:
-    """Return ``row``, whose characters take one cell each, with one cell under the cursor; None or a cell outside
-    changes nothing."""
+    """Return ``row``, whose characters take one cell each, with the cell of this index in the role "cursor". None or a
+    cell outside the row changes nothing."""
     if cell is None or not 0 <= cell < len(text_of(row)):
         return row
     spans: list[Span] = []

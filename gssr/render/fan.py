@@ -25,11 +25,20 @@ def fan(
     line: Floats, low: Floats, high: Floats, height: int, glyphs: Glyphs, floor: Floats | None = None,
     cursor: int | None = None, apart: Floats | None = None,
 ) -> list[Row]:  # fmt: skip
-    """Draw ``height`` rows of one cell for each column: a line, and a band from ``low`` to ``high``.
+    """Draw ``height`` rows of one cell for each column, the topmost first: a line, and a band from ``low`` to ``high``.
 
-    ``floor`` (single marks below the line) and ``apart`` (a second line, which stands out) may be None; all are
-    fractions of the full scale [columns]. Zero is in the lowest row; a column of NaN stays blank and breaks the line;
-    above the full scale is ``^`` in the top row. The column ``cursor`` is marked from top to bottom.
+    Args:
+        line: The line, a fraction of the full scale [columns], as all the others are; NaN leaves a gap in it.
+        low: The lower end of the band; NaN for a column without one.
+        high: Its upper end.
+        height: The number of rows; zero is in the lowest.
+        glyphs: The characters to draw with: Braille dots, or ASCII.
+        floor: Single marks, for the least of something; None for none. The line hides them where it is in the same
+            cell.
+        cursor: The column to mark from top to bottom; None for none.
+        apart: A second line, which stands out and hides all else where it runs; None for none.
+
+    Where the line is above the full scale, there is a ``^`` in the top row. A column in which all is NaN stays blank.
     """
     n = len(line)
     if n == 0 or height < 1:
@@ -60,8 +69,8 @@ def _steps(values: Floats, steps: int) -> _Cells:
 
 
 def _stroke(at: _Cells) -> tuple[_Cells, _Cells]:
-    """Return the lowest and the highest step of the line in each column: it reaches up or down to the column before.
-    ``at``: the line's steps, -1 where it has none."""
+    """Return the lowest and the highest step of the line in each column: from its own step it reaches up or down to
+    next to the step of the column before. ``at``: the line's steps, -1 where it has none."""
     before = np.concatenate((at[:1], at[:-1]))
     before = np.where(before < 0, at, before)
     return np.where(before < at, before + 1, at), np.where(before > at, before - 1, at)
@@ -70,10 +79,10 @@ def _stroke(at: _Cells) -> tuple[_Cells, _Cells]:
 def _braille(
     line: Floats, low: Floats, high: Floats, height: int, floor: Floats | None, apart: Floats | None
 ) -> tuple[_Cells, _Cells]:  # fmt: skip
-    """Draw the layers in Braille dots, all [columns] as fractions of the full scale, NaN if unknown.
+    """Draw the layers in Braille dots. Arguments as of ``fan``. A cell shows the dots of one layer alone: of ``apart``,
+    else the line, else ``floor``, else the band.
 
-    ``floor`` and ``apart``: None for no such layer. Returns character codes and roles, both [height, columns] with the
-    topmost row first.
+    Returns character codes and indices in _ROLES, both [height, columns] with the topmost row first.
     """
     steps = height * _DOTS
     level = np.arange(steps)[:, None]
@@ -111,10 +120,11 @@ def _cells(dots: NDArray[np.bool_], height: int) -> _Cells:
 def _characters(
     line: Floats, low: Floats, high: Floats, height: int, floor: Floats | None, apart: Floats | None
 ) -> tuple[_Cells, _Cells]:  # fmt: skip
-    """Draw the layers in ASCII, all [columns] as fractions of the full scale, NaN if unknown.
+    """Draw the layers in ASCII, as ``_braille`` does in dots: the band as ``.``, ``floor`` as ``_``, the line as ``o``
+    and ``apart`` as ``x``, with ``|`` where these two climb or fall. The later in this order hides the earlier in a
+    cell.
 
-    ``floor`` and ``apart``: None for no such layer. Returns character codes and roles, both [height, columns] with the
-    topmost row first.
+    Returns character codes and indices in _ROLES, both [height, columns] with the topmost row first.
     """
     level = np.arange(height)[:, None]
     first, last = _steps(low, height), _steps(high, height)

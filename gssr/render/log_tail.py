@@ -131,7 +131,8 @@ class _Lines:
             self._column = 0
 
     def _go_to(self, row: int, column: int) -> None:
-        """Rows count from the first line there is: where the screen was cleared."""
+        """Move the cursor to this row and column, both from 1, and add the lines that are missing. Rows count from the
+        first line that is kept, where the screen was cleared."""
         self._row, self._column = row - 1, column - 1
         self.lines += [""] * (row - len(self.lines))
 

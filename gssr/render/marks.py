@@ -40,19 +40,19 @@ LOW_SHARE, LOW_LEAST = 0.5, 0.05
 
 
 def code(role: Role) -> int:
-    """The number of a role in an array of them."""
+    """Return the number by which arrays of roles hold this role."""
     return _CODE[role]
 
 
 class MarkGrid(NamedTuple):
-    """``chars`` and ``codes`` (the numbers of their roles), of one shape."""
+    """Characters and the numbers of their roles (``code``), two arrays of one shape."""
 
     chars: Chars
     codes: Codes
 
     def write(self, line: int, x: int, text: str, role: Role = "plain") -> None:
-        """Write text of narrow characters on a line of a two-dimensional array, from column ``x`` on; what lies
-        outside is cut off."""
+        """Write text of narrow characters into this grid, which has two dimensions, on a line from column ``x`` on.
+        What lies outside is cut off."""
         text = text[max(-x, 0) : max(self.chars.shape[1] - x, 0)]
         if text and 0 <= line < len(self.chars):
             x = max(x, 0)
@@ -82,13 +82,14 @@ class MarkGrid(NamedTuple):
 
 
 def blank(*shape: int) -> MarkGrid:
-    """Nothing yet."""
+    """Make a grid of this shape in which all is blank."""
     return MarkGrid(np.full(shape, MISSING), np.full(shape, _PLAIN, np.int8))
 
 
 def marks(fractions: Floats, glyphs: Glyphs, low: Floats | None = None) -> MarkGrid:
-    """Return one mark for each fraction of the full scale; NaN is blank. ``low``: the least of what each stands for,
-    if that is to be underlined where it is far below; of the same shape."""
+    """Return a grid of one mark for each fraction of the full scale, in the shape of ``fractions``; NaN is blank, above
+    the full scale is ``^``. ``low``, of the same shape: the least of what each mark stands for; marks are underlined
+    where it is far below the fraction. None: none is."""
     levels = np.array([*glyphs.levels, MISSING, CLAMPED])
     steps = len(glyphs.levels)
     known = np.isfinite(fractions)
@@ -105,11 +106,12 @@ def marks(fractions: Floats, glyphs: Glyphs, low: Floats | None = None) -> MarkG
 
 
 def bars(fractions: Floats, height: int, glyphs: Glyphs, low: Floats | None = None) -> MarkGrid:
-    """Draw columns ``height`` rows high, [..., height, n] for fractions [..., n], the top row first: filled from below
-    up to each fraction, faintly below its end.
+    """Draw each fraction of the full scale as a column ``height`` rows high: [..., height, n] for fractions [..., n],
+    the top row first, filled from below up to the fraction, and faintly below its end. NaN is blank, and above the full
+    scale the top row is ``^``.
 
-    Above ``low``, the least of what each stands for (None: not known), they are filled less densely. Underlined at the
-    bottom as ``marks`` are.
+    ``low`` [..., n]: the least of what each column stands for. Above it columns are filled less densely, and they are
+    underlined at the bottom as ``marks`` are. None: it is not known.
     """
     flat = marks(fractions, glyphs, low)
     below = np.arange(height)[::-1, None]

@@ -14,8 +14,8 @@ N_LEVELS = 8
 
 
 class Measure(NamedTuple):
-    """What a cell shows: its lowest mark is for what is below ``first``, each further one for ten times as much. ``units``:
-    how values are written, the largest first."""
+    """What a cell shows: its lowest mark is for what is below ``first``, each further one for ten times as much.
+    ``units``: pairs of a factor and a name by which values are written, the largest first."""
 
     name: str
     first: float
@@ -33,7 +33,9 @@ _LABEL, _WIDEST = 14, 4
 
 
 def amount(value: float, measure: Measure) -> str:
-    """Write a value of the measure in three digits with its unit, ``12.3 MB``; "unknown" for NaN and infinity."""
+    """Write a value of the measure with the largest of its units that the value reaches, else the smallest: ``12.3
+    MB``, ``145 MB``, ``2 MB``. One decimal below 100, and none for a whole number: 1.23 of a unit gives 1.2, and 0.04
+    of the smallest 0.0. "unknown" for NaN and infinity."""
     if not np.isfinite(value):
         return "unknown"
     factor, unit = next((each for each in measure.units if value >= each[0]), measure.units[-1])
@@ -62,8 +64,9 @@ def legend(measure: Measure, glyphs: Glyphs) -> list[Row]:
 def matrix(
     values: Floats, labels: Sequence[str], measure: Measure, width: int, glyphs: Glyphs, picked: int = -1
 ) -> list[Row]:
-    """Draw values [n, n] of ``measure`` in n + 1 lines of at most ``width`` cells, the columns' labels first. NaN and
-    0 are blank. ``picked``: the index of the line under the cursor, -1 for none."""
+    """Draw values [n, n] of ``measure``, from line to column, in n + 1 lines of at most ``width`` cells, the columns'
+    labels first. NaN, 0 and negative values are blank. ``labels``: of the n lines, and of the columns too; ``picked``:
+    the index of the line under the cursor, -1 for none."""
     n = len(labels)
     room = min(max((cell_width(label) for label in labels), default=0), _LABEL)
     wide = max(min((width - room - 3) // max(n, 1), max(_WIDEST, room + 1)), 1)
@@ -97,5 +100,6 @@ def _heads(labels: Sequence[str], wide: int) -> str:
 
 
 def least_width(n: int, labels: Sequence[str]) -> int:
-    """Return how many cells a matrix of ``n`` columns needs at least."""
+    """Return how many cells a matrix of ``n`` columns needs at least, one for each. ``labels``: of its lines; long ones
+    count as cut."""
     return min(max((cell_width(label) for label in labels), default=0), _LABEL) + 3 + n

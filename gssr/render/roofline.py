@@ -21,7 +21,8 @@ _PREFIXES = ((15, "P"), (12, "T"), (9, "G"), (6, "M"))
 
 
 def engineering(value: float) -> str:
-    """Write a number with three digits and an SI prefix: ``66.9 T``."""
+    """Write a number of 0 or more with three digits and an SI prefix from M on: ``66.9 T``. Below a million there is no
+    prefix, and below 10 there are two decimals: 0.04 gives ``0.04``, 12345 ``12345``."""
     power, prefix = next(((power, name) for power, name in _PREFIXES if value >= 0.9995 * 10**power), (0, ""))
     shown = value / 10**power
     decimals = 0 if shown >= 99.95 else 1 if shown >= 9.995 else 2
@@ -84,7 +85,7 @@ def _over(cells: list[list[tuple[str, Role]]], rows: Sequence[Row], role: Role) 
 
 
 def _roof_names(cells: list[list[tuple[str, Role]]], roofs: Sequence[tuple[str, float]], height: int) -> None:
-    """Write the names of the roofs at their right ends, with those of one row together."""
+    """Write the names of the roofs into the cells, in place, at the roofs' right ends, those of one row together."""
     texts: dict[int, list[str]] = {}
     for label, peak in roofs:
         texts.setdefault(_row(peak, height), []).append(f"{label} {engineering(peak)}")
@@ -112,7 +113,8 @@ def _row(flops: float, height: int) -> int:
 
 
 def _mark(cells: list[list[tuple[str, Role]]], point: tuple[str, float, float], n: int, height: int) -> None:
-    """Draw a point at its place, or beside it if there is a point already."""
+    """Draw a point (mark, FLOP/B, FLOP/s) into the cells, n wide and ``height`` high, in place: at its own column, or
+    if a point is there already at the next free one to the right, else to the left."""
     mark, intensity, flops = point
     x = min(max(int(share(intensity, INTENSITY) * n), 0), n - 1)
     row = cells[_row(flops, height)]

@@ -65,7 +65,7 @@ def _in_words(metric: Metric, maker: int) -> Metric:
 
 
 def unit_of(metric: Metric) -> Unit:
-    """How the metric's values are shown."""
+    """Return how the metric's values are shown: as stored and with three decimals if its unit is none of UNITS."""
     return UNITS.get(metric.unit, Unit(metric.unit, 1.0, 3))
 
 
@@ -77,7 +77,7 @@ def fixed(value: float | None, decimals: int, none: str = NONE) -> str:
 
 
 def signed(value: float | None, decimals: int) -> str:
-    """A difference with its sign; one that rounds to 0 is +0."""
+    """Write a difference with its sign and fixed decimals; one that rounds to 0 is +0."""
     text = fixed(value, decimals)
     return text if text[0] == "-" else f"+{text}"
 
@@ -107,7 +107,7 @@ def difference(value: float, metric: Metric) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """A ratio as percent, "unknown" when it is missing."""
+    """Write a ratio as percent with one decimal, UNKNOWN for None, NaN and infinity."""
     text = fixed(None if ratio is None else 100.0 * ratio, 1, UNKNOWN)
     return text if text == UNKNOWN else f"{text} %"
 
@@ -123,12 +123,12 @@ def energy(joules: float | None) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """``1 GPU``, ``16 GPUs``, ``4,800 samples``, ``2 processes``."""
+    """Write a number of things: ``1 GPU``, ``16 GPUs``, ``4,800 samples``, ``2 processes``. ``noun``: one of them."""
     return f"{n:,} {noun if n == 1 else plural(noun)}"
 
 
 def plural(noun: str) -> str:
-    """``GPUs``, ``processes``, ``launches``."""
+    """Write the plural of a noun: ``GPUs``, ``processes``, ``launches``."""
     return f"{noun}{'es' if noun.endswith(('ss', 'ch')) else 's'}"
 
 

@@ -14,7 +14,7 @@ _SEEN = 0.005
 
 
 def most_of(split: Floats) -> Ints:
-    """Return the category that has most of each cell of ``split`` [..., categories], in its shape without the last
-    axis; -1 where there is next to nothing."""
+    """Return the category, an index in CATEGORIES, that has most of each cell of ``split`` [..., categories], in its
+    shape without the last axis; the first of equals. -1 where the shares add up to less than _SEEN; NaN counts as 0."""
     shares = np.nan_to_num(split)
     return np.asarray(np.where(shares.sum(axis=-1) >= _SEEN, shares.argmax(axis=-1), -1), np.int64)

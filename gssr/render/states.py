@@ -35,5 +35,6 @@ OF_TRACE, OF_GPU_SHARES = (
 
 
 def states_of_level(level: str) -> list[State]:
-    """List the states into which the time of rows of this level (gssr.model.traces.levels) is split."""
+    """List the states into which the time of rows of this level (gssr.model.traces.levels) is split: of threads by what
+    each moment was for, else of GPUs, where copies and communication count only beside no computation."""
     return OF_TRACE if level == "threads" else OF_GPU_SHARES

@@ -257,8 +257,8 @@ BYTES = 1 << 17
 
 
 def reason(error: Exception, path: str) -> str:
-    """Return why a recording cannot be written. SQLite knows no quotas and reports an I/O error, so the disk itself is
-    asked then."""
+    """Return why a recording cannot be written, for the error that was raised. SQLite knows no quotas and reports an
+    I/O error then, so after one the disk of ``path`` itself is asked."""
     if "disk I/O error" in str(error):
         try:
             Reserve(path).release()

@@ -168,7 +168,8 @@ class Index:
         return os.fsencode(f"{self._folders[folder]}/{base}")
 
     def load(self, places: Iterable[str]) -> None:
-        """Learn which recordings the index has at these places: below folders, and recordings themselves."""
+        """Learn from the index which recordings it has at these places, which are folders (with all below them) or
+        recordings. What was known before is kept; answers of ``is_known`` are looked up anew."""
         paths = [os.fsencode(os.path.realpath(name)) if os.path.isdir(name) else self._place(name) for name in places]
         if not self._usable or not os.path.lexists(self.path) or not paths:
             return

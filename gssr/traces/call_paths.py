@@ -16,16 +16,18 @@ def depths_of(parent: Ints) -> Ints:
 
 
 def by_depth(depth: Ints) -> list[Ints]:
-    """Group the nodes by their depth, the roots first."""
+    """Group the nodes by their depth, the roots first. Returns for each depth the indices of its nodes, ascending; []
+    without nodes."""
     return np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1]) if len(depth) else []
 
 
 def merge_paths(parent: Ints, depth: Ints, key: Ints, n_keys: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Merge the nodes that have the same path of keys from the root into one.
+    """Merge the nodes that have the same path of keys from the root into one. There must be at least one node.
 
-    ``parent`` [n]: each node's caller, -1 for a root; ``depth`` [n]: the number of its callers; ``key`` [n]: what it is,
-    from 0 up to ``n_keys`` - 1. Returns the merged node of each node [n], and for each merged node [n_found] its caller,
-    its key, and the first node that became it. Callers stand before the nodes that they call.
+    ``parent`` [n]: each node's caller, -1 for a root; ``depth`` [n]: the number of its callers; ``key`` [n]: what it
+    is, from 0 up to ``n_keys`` - 1. Returns the merged node of each node [n], and for each merged node [n_found] its
+    caller (a merged node, -1 for a root), its key, and the first node that became it. Callers stand before the nodes
+    that they call.
     """
     node = np.zeros(len(parent), np.int64)
     parents, keys, firsts, n = [], [], [], 0

@@ -254,7 +254,9 @@ class _Reader:
         return found
 
     def _add(self, events: list[Any], text: bytes | memoryview) -> None:
-        """Add a batch of events, and where these have times whose digits count, the same events read again from ``text``."""
+        """Add a batch of events, which was decoded from ``text``. With the first batch whose times are so large that a
+        double doesn't tell their nanoseconds, times are read by their digits from then on: that batch is decoded from
+        ``text`` once more."""
         spans = [event for event in events if event.ph == "X"]
         start, is_sound, is_rounded = _nanoseconds([event.ts for event in spans])
         if is_rounded and not self._wants_digits:
@@ -281,8 +283,17 @@ class _Reader:
             self._add_counters(text)
 
     def _add_spans(self, spans: Sequence[Any], start: Ints, is_sound: Flags, text: bytes | memoryview) -> None:
-        """Add events with a length, which stand in ``text``. ``start`` [n]: their beginnings, ns, of which ``is_sound`` [n]
-        says what are times."""
+        """Add complete events (phase "X"), which have a begin and a length. Left out, and counted in ``n_unsound``, are
+        those whose begin or length is no time, whose length is below 0, or that are on a GPU with both 0. The
+        profiler's own windows are left out uncounted.
+
+        Args:
+            spans: The events, in the order in which they stand in the file.
+            start: When each begins, ns [n].
+            is_sound: False where ``start`` is no time [n].
+            text: The bytes that the events were decoded from, with the other events of the batch: counts of hardware
+                events are read from it once more.
+        """
         cats, names, threads = self._found.cats, self._found.names, self._found.threads
         cat = np.array([cats[event.cat] for event in spans], np.int32)
         name = np.array([names[event.name] for event in spans], np.int32)
@@ -320,21 +331,29 @@ class _Reader:
             self._found.parts[what].append(column if is_kept.all() else column[is_kept])
 
     def _shape_of(self, event: Any) -> int:
-        """Return the number of an operator's shape, -1 where the event does not tell it."""
+        """Return the number of an operator's shape in ``EventColumns.shapes``, where it is entered if it is new; -1
+        where the event does not tell it."""
         own = event.args
         if own is None or own.dims is None:
             return -1
         return self._found.shapes[event.name, bytes(own.dims), bytes(own.types or b""), bytes(own.values or b"")]
 
     def _transfer_of(self, args: Any) -> int:
-        """Return the number of the shape that tells a kernel's other rank, -1 where its arguments do not tell one."""
+        """Return the number in ``EventColumns.shapes`` of the entry that tells a kernel's other rank; -1 where its
+        arguments tell none, or two."""
         found = [] if args is None else [(SEND, args.target), (RECEIVE, args.source)]
         told = [(kind, rank) for kind, value in found if (rank := whole_number(value)) is not None]
         return self._found.shapes[told[0][0], str(told[0][1]).encode(), b"", b""] if len(told) == 1 else -1
 
     def _counts_of(self, places: Sequence[int], n: int, text: bytes | memoryview) -> list[int]:
-        """Return -2 less the number of the shape that tells what was counted in each of some ranges, -1 where nothing was:
-        ``places`` among the ``n`` events with a length in ``text``."""
+        """Store what was counted in some ranges as shapes. Returns for each range -2 less the number of its shape, -1
+        where nothing was counted; where too much was, a note says so.
+
+        Args:
+            places: Indices of the ranges among the events of phase "X" in ``text``.
+            n: How many events of phase "X" there are in ``text``; if it holds another number, nothing is stored.
+            text: The bytes of the batch.
+        """
         spans = [event for event in self._in_full(text) if event.get("ph") == "X"] if places else []
         if len(spans) != n:
             return [-1] * len(places)

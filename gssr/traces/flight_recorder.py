@@ -98,7 +98,7 @@ class RankDump:
         return found
 
     def elsewhere(self, group: str) -> Operation | None:
-        """Return the oldest unfinished operation in another group."""
+        """Return the oldest unfinished operation in a group other than this one; None if there is none."""
         return next((each for each in self.unfinished if each.group != group), None)
 
 

@@ -13,7 +13,8 @@ Key = tuple[int, ...]
 
 
 class IntervalColumns:
-    """Collects the columns of Intervals part by part. Columns of links and sizes take no memory until a row has one."""
+    """Collects the columns of Intervals part by part. Columns of links and sizes take no memory until a row has one. An
+    interval's key is the index of its name, kind, category and operation in the tables that ``finish`` is given."""
 
     def __init__(self, most: int) -> None:
         """Make room for at most so many intervals. Rows that are not filled take no memory."""
@@ -27,8 +28,9 @@ class IntervalColumns:
         self, start: Ints, length: Ints, track: NDArray[np.int32], key: NDArray[np.int32], link: Ints | None = None,
         size: Ints | None = None,
     ) -> None:  # fmt: skip
-        """Append intervals, columns [k] each. ``length``: -1 of one that is open to the end; ``key``: a number for all that
-        an interval's name tells. A column that is None is -1 for each."""
+        """Append intervals, columns [k] each. ``start`` and ``length`` in ns, with the length -1 for an interval that
+        is open to the end; ``key``: the index of all that its name tells; ``link`` and ``size``: None counts as -1,
+        which is unknown, for each."""
         new = slice(self._n, self._n + len(start))
         self._start[new], self._length[new], self._track[new], self._key[new] = start, length, track, key
         self._link, self._size = self._fill_column(self._link, link, new), self._fill_column(self._size, size, new)
@@ -48,8 +50,14 @@ class IntervalColumns:
     def finish(
         self, name: NDArray[np.int32], kind: NDArray[np.int8], category: NDArray[np.int8], operation: NDArray[np.int8]
     ) -> tuple[Intervals, NDArray[np.int32]]:
-        """Sort the intervals, after ending open ones where the last interval ends. ``name``, ``kind``, ``category`` and
-        ``operation`` [n_keys] are those of each key. Returns the intervals and the key of each. Call it once."""
+        """Put the intervals in order and look up what their keys stand for. Open intervals end where the last interval
+        ends. They are sorted by start, and at equal starts by falling length, so that an interval comes before those it
+        contains.
+
+        ``name``, ``kind``, ``category`` and ``operation`` [n_keys] hold, at the index of each key that was added, what
+        its intervals have. Returns the intervals, and the key of each in their order, int32[n]. Call it once: the
+        columns are given away.
+        """
         own = slice(self._n)
         start, length = self._start[own], self._length[own]
         is_open = length < 0
@@ -110,9 +118,10 @@ def all_alike(number: int, n: int) -> Ints:
     return np.broadcast_to(np.int64(number), n)
 
 
-def placed(columns: Sequence[Ints], known: dict[Key, int]) -> NDArray[np.int32]:
-    """Give each row the number that ``known`` has for its combination of values in these columns; new combinations are
-    added to it. Returns the numbers, int32[n]. The columns must not be empty."""
+def number_combinations(columns: Sequence[Ints], known: dict[Key, int]) -> NDArray[np.int32]:
+    """Number the rows by their combination of values in these columns [n], as ``known`` numbers combinations; new ones
+    get the next numbers and are added to it, in place. Returns the numbers, int32[n]. There must be at least one
+    row."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         if any(column.strides) and (column != column[0]).any():

@@ -242,8 +242,8 @@ def _have_a_common_time(timelines: Sequence[Timeline]) -> bool:
 
 
 def _moved_links(link: Ints, first: int) -> tuple[Ints, int]:
-    """Renumber links so that they begin at ``first`` or above. Returns them (NO_LINK stays), and the first number that
-    is still free."""
+    """Renumber links so that they begin at ``first`` or above, keeping equal ones equal. Returns them (NO_LINK stays),
+    and the first number that is still free; the links themselves and ``first`` if none is a link."""
     linked = link != NO_LINK
     if not linked.any():
         return link, first

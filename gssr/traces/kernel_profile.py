@@ -159,8 +159,9 @@ def is_known(metric: str) -> bool:
 
 
 def measured(metric: str, value: float, unit: str) -> tuple[str, float] | None:
-    """Return the key of a metric or label in Values (with a mark for a label that is a share) and its value in base units.
-    None if no figure is made of it, or its unit does not tell how much it is."""
+    """Convert a figure that a file names to a key and value for Values: a metric or label as it is, but a label in %
+    with " %" added; the value in base units (seconds, bytes, Hz), or in %. None if no figure of a launch is made of it,
+    or its unit does not tell how much it is."""
     key = f"{metric} %" if unit == "%" and " " in metric else metric
     if not is_known(key):
         return None
@@ -194,7 +195,15 @@ def make_launch(
     path: str, number: str, name: str, device: str, values: Values, advice: Iterable[RuleAdvice] = (),
     grid: Dim3 | None = None, block: Dim3 | None = None, launches: int = 1,
 ) -> ProfiledLaunch:  # fmt: skip
-    """Make a launch of its metrics. ``grid`` and ``block`` are those that stand beside the metrics, None if they do not."""
+    """Make a launch of what was measured of it.
+
+    Args:
+        path, number, name, device: As in ProfiledLaunch.
+        values: By key, as ``measured`` gives them; figures that are not there are None in the launch.
+        advice: What rules say of it.
+        grid, block: Those that stand beside the metrics; None: they are looked for in ``values``.
+        launches: How many launches ``values`` are the mean of.
+    """
 
     def figure(key: str) -> float | None:
         return _first(values, _FIGURES[key])
@@ -226,15 +235,16 @@ def _product(one: float | None, other: float | None) -> float | None:
 def _dram_rate(
     rate: float | None, moved: float | None, read: float | None, written: float | None, seconds: float | None
 ) -> float | None:
-    """Return the bytes/s of device memory: as measured, else what was moved by the duration."""
+    """Return the bytes/s of device memory: ``rate`` as measured, else the bytes that were ``moved``, or read and
+    written, by the duration (``seconds``). None if neither is known."""
     if moved is None and read is not None and written is not None:
         moved = read + written
     return rate if rate is not None else moved / seconds if moved is not None and seconds else None
 
 
 def _work_of(precision: str, values: Values, seconds: float | None) -> Work | None:
-    """Return the work of a precision: operations per cycle by the clock, else their sum by the duration. None if not all
-    of additions, multiplications and both together were counted."""
+    """Compute the floating-point operations per second of a precision: the operations per cycle by the clock, else
+    their sum by the duration (``seconds``). None unless additions, multiplications and fused ones were all counted."""
     names = _WORK[precision]
 
     def figure(key: str) -> float | None:

@@ -104,7 +104,8 @@ def _close(found: EventColumns) -> None:
 
 
 def _named_tracks(found: EventColumns, used: Sequence[int], is_kineto: bool) -> tuple[Track, ...]:
-    """Make the tracks with these numbers (as in EventColumns), in that order."""
+    """Make the tracks with these numbers (as in EventColumns), in that order, without rank and node. ``is_kineto``: the
+    trace is torch.profiler's; in others what a process is called tells whether it is a GPU."""
     tracks = []
     threads = list(found.threads)
     for number in used:
@@ -153,7 +154,8 @@ def _classified(
     is_kineto: bool,
 ) -> tuple[NDArray[np.int8], NDArray[np.int8], NDArray[np.int8]]:
     """Find the kind, the category and the operation of each interval, int8[n] each; operation is -1 of what is no copy.
-    Each combination of cat, name and place is looked at once."""
+    ``cat``, ``name`` and ``track`` [n] are the intervals' columns: indices into ``found.cats``, ``found.names`` and
+    ``tracks``. Each combination of cat, name and place is looked at once."""
     on_gpu = np.array([one.kind == "gpu_stream" for one in tracks] or [False])
     n_cats = len(found.cats) or 1
     key = (name.astype(np.int64) * n_cats + cat) * 2 + on_gpu[track]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.store.pages.leaf_rows import NULL
-from gssr.traces.interval_columns import Key, placed
+from gssr.traces.interval_columns import Key, number_combinations
 from gssr.traces.json_events import JsonEvents
 from gssr.traces.kernel_profile import Dim3, dim3
 from gssr.traces.nsys import open_report
@@ -33,7 +33,8 @@ Totals = dict[KernelShape, tuple[int, int]]
 
 
 def launch_shapes(sources: Iterable[TraceSource], most_bytes: int | None = None) -> Totals:
-    """Add up the launches of all kernels in traces of torch.profiler and Nsight Systems. Raises TraceError, also for a
+    """Add up the launches of all kernels in traces of torch.profiler and Nsight Systems, by name and shape, over all of
+    these sources. ``most_bytes``: how much each file may unpack to, None for the default. Raises TraceError, also for a
     trace of another tool."""
     found: Totals = {}
     for source in sources:
@@ -62,7 +63,7 @@ def _add_up_report(database: Tables) -> Totals:
     for start, end, *columns in database.integers(_KERNELS, ("start", "end", name, *_SIDES)):
         sound = (start != NULL) & (end != NULL) & (end >= start) & (end - start < 1 << 53)
         if sound.any():
-            parts.append((placed([column[sound] for column in columns], keys), (end - start)[sound]))
+            parts.append((number_combinations([column[sound] for column in columns], keys), (end - start)[sound]))
     count, total = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
     for which, length in parts:
         np.add.at(count, which, 1)

@@ -55,13 +55,14 @@ class _Gathered:
         self.advice: list[RuleAdvice] = []
 
     def add(self, metric: str, text: str, unit: str) -> None:
-        """Note a metric, the first time that it is named, if figures are made of it."""
+        """Note the value of a metric, as text, with its unit, if figures are made of it. A metric that was noted before
+        keeps its first value."""
         value = number_of(text) if len(self.values) < _MOST_METRICS else None
         if value is not None and (told := measured(metric, value, unit)) is not None:
             self.values.setdefault(*told)
 
     def launch(self, path: str) -> ProfiledLaunch:
-        """Return the launch."""
+        """Make the launch of all that was added. ``path``: of its file."""
         row = self.row
         invocations = number_of(row.get("Invocations", "")) or 1
         capability = row.get("CC", "")

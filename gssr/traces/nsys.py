@@ -18,7 +18,7 @@ from gssr.store.pages.leaf_rows import NULL
 from gssr.store.read.open import Readable
 from gssr.traces.database import open_database
 from gssr.traces.host_waits import host_waits_apart
-from gssr.traces.interval_columns import IntervalColumns, IntervalNames, Key, all_alike, placed
+from gssr.traces.interval_columns import IntervalColumns, IntervalNames, Key, all_alike, number_combinations
 from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, ReportInfo
 from gssr.traces.nsys_export import read_columns
 from gssr.traces.nsys_files import TABLES as FILE_TABLES
@@ -303,7 +303,7 @@ class _Reading:
             start, end, *rest = self._sound(values)
             if len(start):
                 own, rest = rest[: len(others)], rest[len(others) :]
-                name = placed([all_alike(place, len(start)), *rest[: len(key)]], self._keys)
+                name = number_combinations([all_alike(place, len(start)), *rest[: len(key)]], self._keys)
                 yield _TablePart(start, end - start, name, np.maximum(rest[-1], -1) if table.size else None, own)
 
     def lengths(self, places: Iterable[int]) -> Iterator[Timeline]:
@@ -340,8 +340,10 @@ class _Reading:
         return values if n == len(start) else [column[sound] for column in values]
 
     def _track(self, where: Sequence[Ints]) -> NDArray[np.int32]:
-        """Return the index of each row's track, int32[n], given the columns that identify it. New tracks are added."""
-        track = placed(where, self._tracks)
+        """Return the number of each row's track, int32[n], from the columns that identify it: those of a stream of a
+        GPU, or a thread alone. New tracks are added, with their process, and of streams the device of their context is
+        remembered."""
+        track = number_combinations(where, self._tracks)
         for key in islice(self._tracks, len(self._process_of_track), None):
             if len(key) > 1:
                 self._device_of[key[0], key[2]] = key[1]
@@ -355,7 +357,7 @@ class _Reading:
         """Return the devices of waits, int64[n]. CUPTI often gives 0 as a wait's device, so the device of its context
         is taken where known."""
         pairs: dict[Key, int] = {}
-        pair = placed([process, context], pairs)
+        pair = number_combinations([process, context], pairs)
         known = np.array([self._device_of.get(key, NULL) for key in pairs], np.int64)[pair]
         return np.where(known == NULL, device, known)
 
@@ -393,7 +395,7 @@ class _Reading:
             n_open += int(np.count_nonzero(is_open))
             track, process = self._track([thread]), thread & OF_A_PROCESS
             table = place + np.where(np.isin(kind, _BY_HANDLE), 2, is_mark)
-            name = placed([table, text_id, text, number, np.where(number == NULL, 0, process)], self._keys)
+            name = number_combinations([table, text_id, text, number, np.where(number == NULL, 0, process)], self._keys)
             self._columns.add(start, np.where(is_open, -1, end - start), track, name, None, None)
         if n_open:
             self._notes.append(f"{n_open:,} ranges were open at the end: they last until it")
@@ -488,7 +490,7 @@ class _Reading:
             self._n_events += len(time)
             self._left_out += len(time) - int(np.count_nonzero(sound))
             if sound.any():
-                own = placed([column[sound] for column in those], places)
+                own = number_combinations([column[sound] for column in those], places)
                 parts.append((time[sound], value[sound].astype(np.float64), own))
         if not parts:
             return

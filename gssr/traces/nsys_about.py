@@ -133,7 +133,8 @@ def _machine(number: object) -> int:
 
 
 def _environment(text: str) -> dict[str, str]:
-    """Read the variables of an environment, between which versions write different signs."""
+    """Read the variables of an environment, NAME=VALUE, between which versions of nsys write a semicolon, a zero byte
+    or a line's end. One without "=" has the value ""."""
     pairs = (variable.partition("=") for variable in _BETWEEN_VARIABLES.split(text))
     return {name: value for name, _, value in pairs}
 

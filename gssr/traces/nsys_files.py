@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Ints
 from gssr.store.pages.leaf_rows import NULL
-from gssr.traces.interval_columns import Key, placed
+from gssr.traces.interval_columns import Key, number_combinations
 from gssr.traces.nsys_about import OF_A_PROCESS
 from gssr.traces.tables import Tables
 from gssr.traces.timeline import FILE_OPERATIONS, FileUse, Track
@@ -79,10 +79,11 @@ def _opened(database: Tables, access: Ints) -> tuple[Ints, Ints]:
 def _on_tracks(
     process: Ints, thread: Ints, tracks: Sequence[Track], host: str | None
 ) -> tuple[NDArray[np.int32], list[Track]]:
-    """Find the track of each row's thread. Returns indices, int32[n], and new tracks for threads without one."""
+    """Find the track of each row's thread, by the numbers of its process and thread [n], NULL where unknown. Returns
+    indices, int32[n], that go on behind ``tracks`` for new threads; and the tracks of these, on the node ``host``."""
     known = {(track.pid, track.tid): at for at, track in enumerate(tracks) if track.kind == "cpu_thread"}
     keys: dict[Key, int] = {}
-    at = placed([process, thread], keys)
+    at = number_combinations([process, thread], keys)
     rank, places, added = tracks[0].rank if tracks else None, [], list[Track]()
     for key in keys:
         pid, tid = (None if each == NULL else each for each in key)

@@ -352,8 +352,9 @@ def _by_number(name: str) -> list[tuple[int, str]]:
 
 
 def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None) -> tuple[TraceSource, RunTraits]:
-    """Look at a file before it is read in full. Returns its source, and what it says about its run. ``has_others``: it
-    must be told from others, so more may be read. Raises TraceError."""
+    """Look at a file of this kind before it is read in full. Returns its source, and what it says about its run.
+    ``has_others``: it must be told from others, so more may be read; ``most_bytes``: how much it may unpack to. Raises
+    TraceError."""
     if kind == "otf2" and os.path.isdir(path):
         beside = sorted(name for name in os.listdir(path) if name.endswith(".cubex"))
         notes = tuple(f"{name} beside it is a profile: name it to see it" for name in beside)

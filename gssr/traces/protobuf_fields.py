@@ -114,8 +114,9 @@ class IntervalRows:
         self, start: int, end: int, track: int, name: str, kind: Kind, link: int = NO_LINK, size: int = -1, op: int = -1,
         operation: int = -1, category: Category | None = None,
     ) -> None:  # fmt: skip
-        """Append an interval. ``operation``: index in OPERATIONS of a copy, -1 for what the name says; so ``category``,
-        None for what kind and name say."""
+        """Append an interval, with times in ns. ``link``: what calls and their work have in common, NO_LINK for none;
+        ``size``: bytes, -1 if unknown; ``op``: number of the operation of XLA, -1 for none; ``operation``: index in
+        OPERATIONS of a copy, -1: as the name says; ``category``: None: as kind and name say."""
         if not 0 <= start <= end < LAST_NS:
             self.n_left_out += 1
             return

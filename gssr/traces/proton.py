@@ -75,7 +75,8 @@ def _nodes(roots: list[dict[str, Any]]) -> list[_Node]:
 
 
 def _gpu(node: _Node) -> tuple[str, str] | None:
-    """Return the type and number of the GPU on which a kernel ran; None for a scope."""
+    """Return the type and number of the GPU on which a kernel ran, as the file tells them; None for a scope, which may
+    have run on several."""
     number = node.metrics.get("device_id")
     if number is None:
         return None if _number(node.metrics.get("time (ns)")) is None else ("", "")

@@ -21,7 +21,7 @@ from gssr.store.read.open import Readable
 from gssr.traces.categories import operation_of
 from gssr.traces.database import open_database
 from gssr.traces.dump_file import whole_number
-from gssr.traces.interval_columns import IntervalColumns, IntervalNames, Key, all_alike, placed
+from gssr.traces.interval_columns import IntervalColumns, IntervalNames, Key, all_alike, number_combinations
 from gssr.traces.tables import Tables, damage_notes
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Intervals, Kind, Timeline, TraceSource, Track
 
@@ -312,11 +312,11 @@ class _Reading:
         n = len(start)
         if not n:
             return
-        process = placed([all_alike(number, n), pid], self._processes)
+        process = number_combinations([all_alike(number, n), pid], self._processes)
         place = [all_alike(0, n), *on, all_alike(0, n), all_alike(0, n)] if len(on) == 1 else [all_alike(1, n), *on]
-        track = placed([process.astype(np.int64), *place], self._tracks)
+        track = number_combinations([process.astype(np.int64), *place], self._tracks)
         rest = [all_alike(NULL, n)] * (3 - len(key))
-        name = placed([all_alike(number, n), all_alike(what, n), *key, *rest], self._names)
+        name = number_combinations([all_alike(number, n), all_alike(what, n), *key, *rest], self._names)
         linked = (stack > 0) & (stack < _MOST_LINK)
         link = np.where(linked, stack | process.astype(np.int64) * _MOST_LINK, NO_LINK)
         self._columns.add(start, end - start, track, name, link, None if size is None else np.maximum(size, -1))

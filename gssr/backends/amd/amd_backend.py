@@ -66,10 +66,11 @@ class ActivityCounter:
         self._average: float | None = None
 
     def share(self, average: float | None, per_tick: float | None) -> float | None:
-        """Compute the share of time, 0 to 1; None where neither argument tells it.
+        """Compute the share of time, 0 to 1; None where neither argument tells it. Remembers the average, and the scale
+        once it is found, for later calls: use one object for each sum of each GPU.
 
         Args:
-            average: The firmware's own average, %; None if it tells none.
+            average: The firmware's own average, %; None if it tells none. More than 100 counts as none.
             per_tick: By how much the sum has grown per tick since the last reading; None if not known.
         """
         if average is not None and average > 100:
@@ -85,6 +86,9 @@ class ActivityCounter:
 
 
 def _fitting(per_tick: float, before: float | None, now: float | None) -> float | None:
+    """Find the scale, 100 or 1, by which the sum's growth ``per_tick`` lies between half of the lower and twice the
+    higher of the averages (%) before and now; 100 if both would do. None if neither does, or an average is missing or
+    below _BUSY."""
     if before is None or now is None or min(before, now) < _BUSY:
         return None
     least, most = min(before, now) / 200, max(before, now) / 50
@@ -109,7 +113,8 @@ class AmdGpu:
         self._memory: list[int] = []
 
     def open(self) -> None:
-        """Open its files, anew after it was lost."""
+        """Open its files, after closing those that are open; earlier readings and scales are forgotten. Raises OSError
+        if gpu_metrics is not there or a file can't be opened."""
         self.close()
         self._table: TableRevision | None = None
         self._used: int | None = None
@@ -406,7 +411,8 @@ def _pm_counters(own: Sequence[Card], shown: Sequence[Card]) -> dict[str, list[i
 
 
 def processes(own: Sequence[Card], now: float) -> list[News]:
-    """List the processes that have memory on these GPUs, as KFD tells; empty where it does not. ``now``: unix s."""
+    """List the processes that have memory on these GPUs, as the kernel driver KFD tells: one ProcessSnapshot for each
+    GPU, by its position in ``own``, also for a GPU without any. Empty where there is no KFD. ``now``: unix s."""
     folder = cards.path("sys/class/kfd/kfd/proc")
     try:
         pids = [name for name in os.listdir(folder) if name.isdigit()]

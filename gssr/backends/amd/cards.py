@@ -98,9 +98,13 @@ def number(name: str) -> int | None:
 
 
 def find_cards() -> list[Card]:
-    """Find every AMD GPU that has a ``gpu_metrics``, in KFD's order; those that KFD doesn't show get the places left,
-    by address. Integrated graphics are left out where there are other GPUs. ``device_index`` is the index in the list;
-    it is empty where there are no GPUs."""
+    """Find every AMD GPU that has a ``gpu_metrics`` file, in the order in which the kernel driver KFD, and so HIP,
+    numbers them. Those that KFD doesn't show fill the places that are free, by ascending PCI address. Integrated
+    graphics are left out where there are other GPUs.
+
+    Returns the cards, each with its index in this list as ``device_index``; [] if there is none. Whether this process
+    may use them is not looked at: see ``usable_cards``.
+    """
     drm = path("sys/class/drm")
     try:
         names = os.listdir(drm)
@@ -140,8 +144,8 @@ def n_intels() -> int:
 
 
 def _nodes() -> list[tuple[str, dict[str, int]]]:
-    """List KFD's GPUs in its order: what KFD calls each, and its properties; empty where there is no KFD. Those of other
-    jobs are there, but tell nothing."""
+    """List KFD's GPUs in its order: the id by which KFD's folders name each, and its properties by name. A GPU of
+    another job is there as ("", {}). CPUs are left out; [] where there is no KFD."""
     folder = path("sys/class/kfd/kfd/topology/nodes")
     try:
         names = sorted((name for name in os.listdir(folder) if name.isdigit()), key=int)

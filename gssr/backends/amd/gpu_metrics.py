@@ -240,7 +240,8 @@ def table_of(data: bytearray, n: int) -> TableRevision | None:
 
 
 def _described(header: int, data: bytearray, n: int) -> TableRevision | None:
-    """Find how a table that describes itself is read; None when it is cut short or tells nothing that we know."""
+    """Find how the table in the first ``n`` bytes of ``data``, which describes itself, is read; None when it is cut
+    short or tells nothing that we know. ``header``: its first four bytes, as a number."""
     if n < _FIRST_ATTRIBUTE:
         return None
     (count,) = struct.unpack_from("<i", data, 4)

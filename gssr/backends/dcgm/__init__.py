@@ -61,8 +61,9 @@ def open_dcgm(
 
 
 def find_at_engine(spec: str, visible: Sequence[str] | None) -> OpenedBackend | None:
-    """Find this process's GPUs at the hostengine that runs on the node, without sampling them. None if no hostengine
-    listens. Raises BackendError."""
+    """Find this process's GPUs at the hostengine that runs on the node, without sampling them. ``spec``: ``dcgm`` or a
+    variant, with which they are to be sampled later; ``visible``: as gssr.launch.gpu_ids returns it. The result has
+    ``at_engine``. None if no hostengine listens. Raises BackendError."""
     from gssr.backends.dcgm.availability import find_gpus
 
     check_spec(spec)

@@ -155,8 +155,9 @@ def _latest(engine: Engine, entities: Sequence[tuple[int, int]], fields: Sequenc
 
 
 def _lacking(engine: Engine, found: Sequence[Sampled], already: bool) -> UnusableError | None:
-    """Return what a recording would lack here, and what to do, as an error that is not raised; None if it would lack
-    nothing. Raises EngineError when the connection is lost."""
+    """Return what a recording through DCGM of the GPUs ``found`` would lack here, and what to do, as an error that is
+    not raised; None if it would lack nothing. If somebody samples profiling metrics ``already``, that they have values
+    is not tried. Raises EngineError when the connection is lost."""
     refusals = _refusals(engine, found)
     if refusals:
         code = next(iter(refusals.values()))
@@ -234,16 +235,16 @@ class UnsampledGpus:
         self.gpus = gpus
 
     def sample(self, now: float) -> Sequence[Row]:
-        """Nothing."""
+        """Return no rows."""
         del now
         return ()
 
     def changes(self) -> Sequence[News]:
-        """Nothing."""
+        """Return no changes."""
         return ()
 
     def close(self) -> Sequence[Row]:
-        """Nothing."""
+        """Return no rows: there is nothing to close."""
         return ()
 
 

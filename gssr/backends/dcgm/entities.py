@@ -42,8 +42,8 @@ class Sampled(NamedTuple):
 
 
 def discover(engine: Engine) -> list[Sampled]:
-    """List the hostengine's GPUs that can be told apart, with MIG's compute instances in place of the GPUs they divide.
-    Raises EngineError."""
+    """List the hostengine's GPUs that have a UUID, with MIG's instances in place of the GPUs they divide. Raises
+    EngineError."""
     ids = list(engine.call("dcgmGetAllDevices"))
     known = live_values(engine, [(GPU, gpu) for gpu in ids], codes.IDENTITY)
     devices = {gpu: _device(gpu, known.get((GPU, gpu), {})) for gpu in ids}
@@ -58,8 +58,9 @@ def discover(engine: Engine) -> list[Sampled]:
 
 
 def live_values(engine: Engine, entities: Sequence[Entity], fields: Sequence[int]) -> dict[Entity, dict[int, Any]]:
-    """Read the present values of fields from the driver, by entity and field id; None for a blank. Entities are missing
-    if the engine does not answer. Raises EngineError."""
+    """Read the present values of fields from the driver. Returns for each entity its values by field id, None for a
+    blank; entities of which the engine tells nothing, and fields that this DCGM does not know, are absent. Raises
+    EngineError."""
     wanted = [field for field in fields if engine.knows_field(field)]
     values: dict[Entity, dict[int, Any]] = {}
     if not entities or not wanted:
@@ -71,7 +72,8 @@ def live_values(engine: Engine, entities: Sequence[Entity], fields: Sequence[int
 
 
 def unsupported(engine: Engine, entities: Sequence[Entity], fields: Sequence[int]) -> set[int]:
-    """Return those of the fields that none of the entities has; empty if the engine does not tell. Raises EngineError."""
+    """Return those of the fields that the engine says none of the entities has, and those of which it says nothing;
+    empty if it does not answer. Raises EngineError."""
     pairs = [engine.entity(*entity) for entity in entities]
     values = (
         engine.ask("dcgmEntitiesGetLatestValues", pairs, list(fields), codes.LIVE_DATA) if pairs and fields else None
@@ -99,7 +101,8 @@ def _plain(value: Any) -> str | int | float | None:
 
 
 def _device(gpu: int, known: Mapping[int, Any]) -> Device:
-    """Describe a GPU by its identity fields."""
+    """Describe the whole GPU that has the id ``gpu`` in DCGM. ``known``: the values of its fields codes.IDENTITY, by
+    field id; what is missing there is None in the result, and "" as its UUID."""
     capability, memory = known.get(codes.COMPUTE_CAPABILITY), known.get(codes.MEMORY_TOTAL)
     index = known.get(codes.NVML_INDEX)
     return Device(
@@ -115,7 +118,12 @@ def _device(gpu: int, known: Mapping[int, Any]) -> Device:
 
 
 def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[Sampled]]:
-    """Return the MIG compute instances of each GPU, by DCGM's id; GPUs that MIG does not divide are not in it."""
+    """Find the MIG instances of the GPUs ``devices``, which are by DCGM's id of a GPU. Returns by the same ids one item
+    for each compute instance of the GPU; the ids of GPUs that are not divided, or have no compute instance yet, are
+    absent. {} if DCGM tells of no instance.
+
+    A compute instance that has its GPU instance to itself is measured as that GPU instance (``Sampled.entity``).
+    """
     hierarchy = engine.ask("dcgmGetGpuInstanceHierarchy")  # some drivers before MIG answer with an error
     entries = [hierarchy.entityList[position] for position in range(hierarchy.count)] if hierarchy else []
     if not entries:

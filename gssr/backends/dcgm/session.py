@@ -178,7 +178,8 @@ class Session:
         return rows, changes
 
     def flush(self) -> list[Row]:
-        """Return all rows that are left, complete or not, as nothing more will come from this connection."""
+        """Take out and return all rows that are left, complete or not, as nothing more will come from this
+        connection."""
         now = round(self._now() * _MICRO)
         return [row for position, _ in self._spans for row in self._rows.take(position, now + self._interval, now)]
 

@@ -130,7 +130,7 @@ class SyntheticBackend:
         return changes
 
     def close(self) -> Sequence[Row]:
-        """Nothing to give back."""
+        """Return no rows: there is nothing to close."""
         return ()
 
 

@@ -47,7 +47,8 @@ class Traits(NamedTuple):
 
 
 def traits(scenario: Scenario, position: int, n: int, uuid: str, seed: int) -> Traits:
-    """Make the traits of GPU ``position`` of ``n``: the same for the same uuid and seed, wherever it is asked."""
+    """Make the traits of GPU ``position`` of ``n``: the same for the same scenario, position, UUID and seed, in every
+    process."""
     a, b, c, d = fractions(f"{seed}/{uuid}")
     share = scenario.share(position, n)
     return Traits(
@@ -95,7 +96,8 @@ class SyntheticJob:
         self._powers = [(level.power - base.power, pulse) for level, pulses in scenario.phases for pulse in pulses]
 
     def at(self, ops: Ops, time: float) -> Moment:
-        """Compute what the job asks of its GPUs ``time`` seconds after its start."""
+        """Compute what the job asks of its GPUs ``time`` seconds after its start. With ``ops`` of arrays ``time`` is an
+        array, and so are the values returned."""
         stretch = self._stretch
         own = time / stretch
         level = list(self._base)

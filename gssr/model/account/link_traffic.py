@@ -50,8 +50,8 @@ def one_way_bytes(evidence: Evidence) -> Floats:
 
 
 def least_link_rate(evidence: Evidence) -> float:
-    """The least that a GPU's links carry while its collectives transfer, B/s: between nodes adapters are slowest, and the
-    GPUs of a node may share one."""
+    """Estimate the least that a GPU's links carry while its collectives transfer, B/s: between nodes adapters are
+    slowest, and the GPUs of a node may share one."""
     n_nodes = len(evidence.nodes)
     return LEAST_BYTES * n_nodes / evidence.n_gpus if n_nodes > 1 else LEAST_BYTES
 

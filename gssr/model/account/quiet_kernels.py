@@ -118,9 +118,9 @@ def rate_at_work(evidence: Evidence, name: str, rate: Floats) -> Floats:
 
 
 def _of_level_at_work(evidence: Evidence, activity: Activity, name: str, cells: Flags) -> Floats:
-    """Divide a metric while kernels run by its level at work: that of the GPU of the same model whose level is highest.
-
-    Returns [n_gpus, n_bins]; NaN where it is not known, and of models whose level is 0."""
+    """Divide a metric of the evidence, while kernels run, by its level at work: that of the GPU of the same model whose
+    level is highest. ``cells`` [n_gpus, n_bins]: those that tell ratios. Returns [n_gpus, n_bins]; NaN outside of
+    ``cells``, where the metric is unknown, and for models whose level is 0."""
     found = np.full(cells.shape, np.nan)
     if name not in evidence.series:
         return found

@@ -81,7 +81,8 @@ def _by_sm_activity(evidence: Evidence, activity: Activity, cells: Flags) -> tup
 
 
 def _densest(measured: Floats, known: Floats) -> float:
-    """Find the SM activity per engine activity of the job's dense kernels.
+    """Find the SM activity per engine activity of the job's dense kernels. ``measured`` [n_gpus, n_bins]: this ratio,
+    NaN where it is unknown; ``known`` [n]: its values that are known, at least one.
 
     It is what is usual in the denser half of the bins of the densest GPUs, for whom others may wait, if that is dense;
     otherwise the densest bins show it. One GPU of hundreds may be the only one that works while all others wait for it:
@@ -103,8 +104,9 @@ def _unmixed(active: Floats, ratio: Floats, dense: float | Floats, sparse: float
 
 
 def _collectives_on_all_sms(evidence: Evidence, active: Floats, cells: Flags) -> Floats:
-    """Estimate the share of each bin in which links are busy and no pipe computes: collectives that keep all SMs busy.
-    0 where that was not measured."""
+    """Estimate the share of each bin [n_gpus, n_bins] in which links are busy and no pipe computes: collectives that
+    keep all SMs busy. ``active``: the share in which kernels run; ``cells``: those bins that tell ratios; both [n_gpus,
+    n_bins]. 0 where that was not measured."""
     flops, peaks = evidence.series.get("flop_active"), evidence.peaks
     if flops is None or peaks is None or not peaks.nvlink_bandwidth:
         return np.zeros_like(active)

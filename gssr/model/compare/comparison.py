@@ -484,7 +484,8 @@ def _phases(a: Analysis, b: Analysis) -> dict[Kind, tuple[list[Phase], list[Phas
 
 
 def score_of_phases(phases: Sequence[Phase]) -> float | None:
-    """Score some phases, at least one, together: the score of several is that of their mean inputs by time."""
+    """Score some phases, at least one, together: the score of several is that of their mean inputs by time. None if it
+    is unknown."""
 
     def mean(name: str) -> float | None:
         """Return the mean of a metric over the phases, weighted by their time; None where it is known of none."""

@@ -132,8 +132,9 @@ def read_sacct(lines: Iterable[str], now: float) -> tuple[list[Allocation], int]
 
 
 def _allocation(own: dict[str, str], now: float) -> Allocation | None:
-    """Make a job of a line's values by column, in lower case. None for a step, and for a job that has not begun or has
-    no GPU. Raises ValueError, OverflowError and OSError for what sacct never prints."""
+    """Make the allocation of a job from a line of sacct: ``own``, its values by column, whose names are in small
+    letters. None for a step, and for a job that has not begun or has no GPU. A job without an end ends at ``now`` (unix
+    s), unless its length is known. Raises ValueError, OverflowError and OSError for what sacct never prints."""
     shown = own["jobid"]
     n_gpus, start = gpus_of(own["alloctres"]), _time(own["start"])
     if "." in shown or "[" in shown or not n_gpus or start is None:

@@ -503,8 +503,8 @@ def without_earlier(found: Fleet, since: float) -> Fleet:
 def _with_index(
     names: Sequence[str], request: FleetRequest, index: Index, workers: Workers
 ) -> Iterator[_ReadRecording]:
-    """Yield what was read of each recording, in their order. All runs of recordings that are kept are read, whenever
-    they ended."""
+    """Yield what was read of each of these recordings, in their order. Those that the index has as they are now are
+    taken from it; the others are read by ``workers``, all runs whenever they ended, and put into it."""
     rules = digest(request.rules)
     known = runs_in_index(index, index.known(names), rules if request.verdicts else None)
     reads = _all([name for name in names if name not in known], request._replace(since=None), workers)

@@ -219,8 +219,9 @@ def _standard_error(pairs: Sequence[Pair], n: int) -> float:
 
 
 def _refined(pairs: Sequence[Pair], window: tuple[int, int], interval: int, found: Compared, step: int) -> Compared:
-    """Look for the peak more finely, within ``step`` ns of the shift in ``found``. Returns ``found`` with the shift and
-    the correlation of the higher peak, or as it is if there is none."""
+    """Look for the peak of the correlation more finely, within ``step`` ns of the shift in ``found``. ``pairs``,
+    ``window`` and ``interval`` are as in ``find``. Returns ``found`` with the shift and the correlation of the higher
+    peak, or as it is if there is none."""
     fine = max(step // 20, 1)
     curve = _correlate(pairs, window, interval, found.shift + fine * np.arange(-(step // fine), step // fine + 1))
     best = int(curve.r.argmax())

@@ -90,8 +90,9 @@ class Scores:
             yield from self._of_near(waiting)
 
     def _of_near(self, parts: Sequence[tuple[Ints, Window]]) -> Iterator[tuple[float | None, float | None]]:
-        """Yield the scores of parts that are near each other, from rows read once, or from rollups if the parts are
-        far apart or samples were thinned."""
+        """Yield the two scores of each of these parts, at least one, as ``of`` does. The parts should be near each
+        other: then rows are read once for all of them; if they are far apart, or samples were thinned, rollups are read
+        for each."""
         around = Window(min(inside.start for _, inside in parts), max(inside.end for _, inside in parts))
         if around.seconds > LEVELS[-1] or self._reader.thinned_until > around.start:
             for positions, inside in parts:
@@ -305,7 +306,8 @@ def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:
 
 
 def gaps_within(gaps: Iterable[TracedGap], start: float, end: float, gpus: Sequence[int] = ()) -> list[TracedGap]:
-    """Pick the gaps that lie at least in part in this time (unix s), of these GPUs (none: all)."""
+    """Pick the gaps that lie at least in part between ``start`` and ``end`` (unix s), in the order given. ``gpus``:
+    those of these GPUs alone; none: of all."""
     wanted = set(gpus)
     return [
         gap for gap in gaps if gap.start < end and gap.start + gap.seconds > start and (not wanted or gap.gpu in wanted)

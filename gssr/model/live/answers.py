@@ -189,7 +189,8 @@ class Answers:
         return self._host
 
     def _energy(self, query: Query, shown: Window, read: Read, growing: bool) -> float | None:
-        """Return what the GPUs used in the window that is shown, J; None where that is unknown."""
+        """Return what the GPUs used in the window that is shown, J; None where that is unknown. ``read`` returns the
+        run as it is now; ``growing``: rows may still come. The answer is kept."""
 
         def compute() -> float | None:
             reader = read()
@@ -202,7 +203,7 @@ class Answers:
 
     def _active_from(self, query: Query, read: Read, growing: bool) -> float | None:
         """Find when the warm-up of the run ends, unix s; the time of the first sample if there is none, or no metric
-        tells it. The answer is kept."""
+        tells it. ``read`` returns the run as it is now; ``growing``: rows may still come. The answer is kept."""
         tally = self._tally
         metric = tally.best()
         if metric not in DETECTION_METRICS:
@@ -245,15 +246,17 @@ class Answers:
         return columns
 
     def _made_of_others(self, metric: str, width: float, first: int, n: int, sliding: bool) -> Columns | None:
-        """Make columns out of others of the metric that are known already, as for a screen that asks for more or fewer
-        of them; None if that is impossible."""
+        """Make ``n`` columns of ``width`` s, the first with the number ``first``, out of columns of the metric that are
+        known already, as for a screen that asks for more or fewer of them. ``sliding``: as of Columns. None if none of
+        them can be made so."""
         span = (self._tally.first, self._tally.last)
         others = (columns for columns in reversed(self._grids.values()) if columns.metric == metric)
         made = (Columns.made_of(columns, width, first, n, sliding, *span) for columns in others)
         return next((columns for columns in made if columns is not None), None)
 
     def _window(self, query: Query, grid: Grid, end: float, read: Read, growing: bool) -> Means:
-        """Return the means over the window that a grid shows, up to ``end`` (unix s)."""
+        """Return the means over the window that a grid shows, up to ``end`` (unix s). ``read`` returns the run as it is
+        now; ``growing``: rows may still come."""
         tally = self._tally
         if grid.start <= tally.first and end >= tally.last:
             return tally.whole()
@@ -261,8 +264,9 @@ class Answers:
         return self._means("window", Window(grid.start, math.inf if query.end is None else end), query, read, ends)
 
     def _recent_means(self, query: Query, end: float, read: Read, growing: bool) -> Means:
-        """Return the means over the minute up to ``end``, unix s. The minute is widened to whole rollups where samples
-        were thinned, or would be many."""
+        """Return the means over the minute up to ``end``, unix s; of a run that is growing and followed, over its
+        newest minute. The minute is widened to whole rollups where samples were thinned, or would be many. ``read``
+        returns the run as it is now."""
         if query.end is None and growing:
             return self._tally.recent()
         begin, step = end - RECENT_SECONDS, LEVELS[0]

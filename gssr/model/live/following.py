@@ -313,9 +313,12 @@ Look = tuple[float, tuple[GpuProcess, ...]]
 
 
 def newest_looks(rows: Iterable[tuple[Any, ...]], known: dict[int, Look]) -> None:
-    """Enter into ``known``, by GPU, the newest look at its processes, in place. ``rows``: rows of ``gpu_processes`` with
-    the position of the GPU in place of its key. Rows of a GPU at its newest time make up one look; older ones don't
-    count."""
+    """Enter the newest look at each GPU's processes into ``known``, by GPU, in place.
+
+    ``rows``, in any order, are rows of ``gpu_processes`` (GPU, unix s, number of processes, one process's columns) with
+    the position of the GPU in place of its key. A newer look replaces the one in ``known``; of an older one nothing is
+    taken. Rows at the same time as the newest are added to it, so a row must not be passed twice.
+    """
     for gpu, when, n, *values in rows:
         newest, processes = known.get(gpu, (-math.inf, ()))
         if newest < when:

@@ -77,7 +77,8 @@ class Nodes:
         self._answers.renew()
 
     def beside(self, frame: Result, read: Read, growing: bool) -> Result:
-        """Return a frame of GPUs, with what the nodes did in the cursor's column added."""
+        """Return a frame of GPUs, with what the nodes did in the cursor's column added to ``moment``, if there is a
+        cursor, and their greatest rates. ``read`` returns the run as it is now; ``growing``: rows may still come."""
         moment, cursor = frame.moment, frame.query.cursor
         if cursor is not None:
             begin = frame.grid.start + frame.grid.column(cursor) * frame.grid.width
@@ -88,8 +89,14 @@ class Nodes:
         return replace(frame, moment=moment, greatest=self._greatest_of(read, growing))
 
     def frame(self, query: Query, base: Result, read: Read, growing: bool) -> Result | None:
-        """Make the frame of the nodes that a query asks for; None if nothing was recorded about them. ``base``: the
-        GPUs' frame of the same window, or one without GPUs."""
+        """Make the frame of the nodes that a query asks for; None if nothing was recorded about them.
+
+        Args:
+            query: What is shown.
+            base: The GPUs' frame of the same window, or one without GPUs.
+            read: Returns the run as it is now.
+            growing: Rows may still come.
+        """
         metric = query.metric if query.metric in OF_NODES else ""
         asked = (metric, query.span, query.end, query.columns, query.width, query.cursor, base.n_gpus, base.grid.width)
         shown = self._answers.find(asked, lambda: _shown(query, metric, base, read()), growing)
@@ -120,7 +127,7 @@ class Nodes:
 
     def _greatest_of(self, read: Read, growing: bool) -> Mapping[str, float]:
         """Return the greatest value that each rate of the nodes has had in the run, at least _LEAST, by metric. It is
-        kept and never falls."""
+        kept and never falls. ``read`` returns the run as it is now; ``growing``: rows may still come."""
         found = self._answers.find("greatest", lambda: read().host_use(ALL_TIME), growing)
         for metric in HOST_METRICS:
             value = max(found[metric.name.removeprefix(OF_HOST)].greatest or 0.0, _LEAST)

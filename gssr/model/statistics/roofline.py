@@ -69,8 +69,8 @@ def roofs(peaks: Peaks) -> tuple[tuple[str, float], ...]:
 
 
 def _pipes(means: Mapping[str, float | None], peaks: Peaks) -> tuple[Pipe, ...]:
-    """List the activities of all pipes, 0 where not measured. The tensor pipe's FP64 part is told apart where it was
-    measured."""
+    """List the activities of all pipes, from the ``means`` of metrics, 0 where not measured, each with its part of
+    ``peaks``. The tensor pipe's FP64 part is told apart where it was measured."""
     tensor, fp64_tensor = means.get("tensor_active") or 0.0, means.get("tensor_dfma_active") or 0.0
     return (
         Pipe("tensor_active", "Tensor", max(tensor - fp64_tensor, 0.0), peaks.tensor),

@@ -28,8 +28,10 @@ def sum_samples(gpu: Ints, values: Floats, n_gpus: int) -> tuple[Floats, Floats]
 
 
 def add_buckets(names: Sequence[str], gpu: Ints, vectors: Floats, layout: Layout, n: Floats, total: Floats) -> None:
-    """Add the samples in buckets [buckets] of these GPUs to the counts ``n`` and the sums ``total`` [n_names, n_gpus] of
-    the metrics ``names``; of flags these are numbers of samples, and of those in which the flag was set."""
+    """Add the samples in buckets to the counts ``n`` and the sums ``total`` [n_names, n_gpus] of the metrics ``names``,
+    in place; of flags these are numbers of samples, and of those in which the flag was set. ``gpu`` [n_buckets]: the
+    GPU of each bucket, an index into the last axis; ``vectors`` [n_buckets, width]: the buckets' numbers, in
+    ``layout``."""
     sampled, place = np.unique(gpu, return_inverse=True)
     rows = {name: row for row, name in enumerate(names)}
     for block in layout.blocks:

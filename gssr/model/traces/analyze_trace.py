@@ -221,9 +221,18 @@ def analyze_timelines(
     timelines: Iterable[Timeline], wanted: TraceSelection = WHOLE, rules: RuleTable = TABLE,
     tables: Collection[str] | None = None
 ) -> TraceAnalysis:  # fmt: skip
-    """Analyze the ranks of one run together, each timeline when it is its turn. Times count from the zero of the first.
-    Ranks that have nothing of what is ``wanted`` are left out; raises ValueError, a sentence, where none has anything of
-    it."""
+    """Analyze the ranks of one run together, each timeline when it is its turn. Times count from the zero of the first
+    timeline.
+
+    Args:
+        timelines: Those of the run's files.
+        wanted: The part of the time, the GPUs and the intervals that are looked at. Timelines that have nothing of it
+            are left out.
+        rules: The rules by which verdicts are made.
+        tables: Names of the tables that are needed; None: all. What only others need is left empty.
+
+    Raises ValueError, a sentence, where no timeline has anything of what is wanted.
+    """
     asked = _AnalysisRequest(wanted, rules, None if tables is None else tuple(tables))
     return _together(_looked_at(timelines, asked), asked)
 
@@ -232,8 +241,9 @@ def analyze_files(
     run: TraceSet, wanted: TraceSelection = WHOLE, rules: RuleTable = TABLE, tables: Collection[str] | None = None,
     workers: Workers = HERE,
 ) -> TraceAnalysis:  # fmt: skip
-    """Do the same for the files of one run, which ``workers`` read. Files that can't be read are left out, and added to the
-    run's ``problems``; raises TraceError if none can be read."""
+    """Analyze the files of one run together, as ``analyze_timelines`` does with timelines, whose further arguments are
+    the same. ``workers`` read the files. Files that can't be read are left out, and added to the run's ``problems``;
+    raises TraceError if none can be read, and ValueError as ``analyze_timelines``."""
     asked = _AnalysisRequest(wanted, rules, None if tables is None else tuple(tables))
     return _together(_read_by(workers if len(run.sources) > 1 else HERE, run, asked), asked)
 
@@ -352,7 +362,8 @@ def _read_by(workers: Workers, run: TraceSet, asked: _AnalysisRequest) -> Iterat
 def _part_of_source(
     sources: Sequence[TraceSource], run: TraceSet, zero: int | None, asked: _AnalysisRequest
 ) -> Iterator[_FilePart]:  # fmt: skip
-    """Read files of a run, in a worker, and yield what each says."""
+    """Read files of a run, in a worker, and yield what each says of what is ``asked`` for. ``zero``: the unix time, ns,
+    that wanted times count from; None: from each file's own zero."""
     for source in sources:
         try:
             if asked.adds_up:
@@ -720,7 +731,8 @@ def _of_gpu(
 
 
 def _holds(part: TracePiece, links: Links, own_steps: Ints) -> frozenset[str]:
-    """Tell which kinds of records a trace has; TraceAnalysis lists the names."""
+    """Tell which kinds of records a trace has: a set of the names that TraceAnalysis lists. ``own_steps``: rows of the
+    intervals that are steps."""
     kinds = part.n_by_kind > 0
     there = {
         "intervals": len(part.timeline.intervals),
@@ -848,7 +860,9 @@ def _lengths(
 def _own_metrics(
     timeline: Timeline, part: TracePiece, tracks: Sequence[int] | Ints | None, own: Sequence[Custom]
 ) -> tuple[OwnMetric, ...]:
-    """Evaluate custom metrics for each GPU, or else each thread, on which intervals with fitting names are."""
+    """Evaluate the custom metrics ``own`` in the window of ``part``: each for every GPU, or else every thread, on which
+    there are intervals with fitting names. ``tracks``: only these tracks count; None: all. An item's value is None
+    where it is a quotient by 0."""
     found, there = [], gpus_of(timeline.tracks)
     begin, width = part.window[0], max(part.window[1] - part.window[0], 1)
     for name, level in levels_of(part_of(timeline), own).items():

@@ -214,7 +214,8 @@ def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats
 
 def with_callees(values: Floats, parent: Ints, depth: Ints, combine: np.ufunc = np.add) -> Floats:
     """Turn values of nodes alone [n_nodes, ...] into values of each node with all nodes below it, put together by
-    ``combine``."""
+    ``combine``. ``parent`` and ``depth`` [n_nodes]: each node's caller, -1 for a root, and the number of its callers.
+    Returns new values of the same shape."""
     found = values.copy()
     for level in reversed(by_depth(depth)[1:]):
         combine.at(found, parent[level], found[level])
@@ -222,8 +223,9 @@ def with_callees(values: Floats, parent: Ints, depth: Ints, combine: np.ufunc = 
 
 
 def _without_callees(values: Floats, parent: Ints, depth: Ints) -> Floats:
-    """Subtract from the value of each node [n_nodes, ...] those of the nodes that it calls. What is left below 0 becomes
-    NaN, unknown, unless it comes of rounding: then it becomes 0."""
+    """Subtract from the value of each node [n_nodes, ...] those of the nodes that it calls itself. ``parent`` and
+    ``depth`` are as in ``with_callees``. What is left below 0 becomes NaN, unknown, unless it comes of rounding: then
+    it becomes 0."""
     found = values.copy()
     below = np.flatnonzero(depth > 0)
     np.subtract.at(found, parent[below], values[below])

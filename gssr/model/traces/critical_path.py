@@ -138,8 +138,9 @@ def _joined(files: Sequence[Dependencies]) -> _Graph:
 
 
 def _ordered(time: Ints, kind: NDArray[np.int8], before: Ints, file: Ints, place: Ints) -> _Graph:
-    """Bring nodes into an order in which each stands behind those before it. Where times contradict an edge, as with work
-    that overlaps on a stream, the edge is left out."""
+    """Bring nodes [n] into an order in which each stands behind those ``before`` it [k, n] (-1: none), and renumber
+    these. Where times contradict an edge, as with work that overlaps on a stream, the edge is left out. ``file`` and
+    ``place``: of which file each node is, and what it is about there."""
     is_end = kind == END
     empty = is_end & (time == time[np.maximum(before[0], 0)])
     phase = np.where(empty, 4, np.array([1, 2, 0, 3])[kind])  # of one moment ends first, but not before their starts
@@ -156,8 +157,9 @@ def _ordered(time: Ints, kind: NDArray[np.int8], before: Ints, file: Ints, place
 
 
 def _collectives(files: Sequence[Dependencies], edges: Ints) -> list[tuple[Ints, Ints]]:
-    """Find the kernels that are one operation: the n-th of a name, or from a rank to another, if there are as many on each
-    GPU and they ran at one time. Returns for each the nodes of their starts and ends [GPUs, operations]."""
+    """Find the kernels that are one operation: the n-th of a name, or from a rank to another, if there are as many on
+    each GPU and they ran at one time. ``edges``: the number of each file's first node in the joined graph. Returns for
+    each name the nodes of their starts and of their ends, [n_gpus, n_operations] both."""
     by_name: dict[str, list[tuple[Ints, Ints]]] = {}
     for file, edge in zip(files, edges.tolist(), strict=False):
         n = int((file.kind == START).sum())
@@ -176,7 +178,7 @@ def _collectives(files: Sequence[Dependencies], edges: Ints) -> list[tuple[Ints,
 
 
 def _booked(graph: _Graph, files: Sequence[Dependencies], places: Ints) -> dict[Key, tuple[int, int]]:
-    """Book the time of these nodes, (count, ns) by kind and name."""
+    """Book the time of the nodes at ``places`` (indices in the graph). Returns (count, ns) by kind and name."""
     found: dict[Key, tuple[int, int]] = {}
 
     def add(key: Key, n: int, ns: int) -> None:

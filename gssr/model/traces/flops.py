@@ -55,7 +55,8 @@ def flops_by_call(part: TracePiece, links: Links) -> FlopsByCall:
 
 
 def by_operator(part: TracePiece, calls: FlopsByCall) -> tuple[OperatorFlops, ...]:
-    """Add up the calls of each operator and type; those of unknown shape are rows of their own."""
+    """Add up the calls of each operator and type; those of unknown shape are rows of their own. Returns the rows, those
+    with most GPU time first."""
     model, peak = _model(part)
     found = []
     for (at, key), known in product(enumerate(calls.keys), (True, False)):
@@ -90,7 +91,8 @@ def by_step(part: TracePiece, calls: FlopsByCall, steps: Ints) -> list[tuple[flo
 
 
 def both_flops(a: Sequence[OperatorFlops], b: Sequence[OperatorFlops]) -> tuple[OperatorFlops, ...]:
-    """Add up the calls of two files."""
+    """Add up the calls of two files, by operator, type, GPU model and whether their operations are known. Returns the
+    rows, those with most GPU time first."""
     found: dict[tuple[Any, ...], OperatorFlops] = {}
     for each in (*a, *b):
         key = (each.operator, each.dtype, each.model, each.flops is None)
@@ -131,7 +133,8 @@ def _product(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def _convolution(dims: Any, values: Any) -> int:
-    """Count those of a convolution: for each value of its result one product with its part of the weights."""
+    """Count the floating-point operations of a convolution: for each value of its result one product with its part of
+    the weights. ``dims`` and ``values``: sizes and texts of the call's arguments, in PyTorch's order."""
     batch, _, *size = dims[0]
     out, *weights = dims[1]
     stride, padding, dilation, transposed = (json.loads(values[at].lower()) for at in (3, 4, 5, 6))
@@ -145,7 +148,9 @@ def _convolution(dims: Any, values: Any) -> int:
 
 
 def _convolution_backward(dims: Any, values: Any) -> int:
-    """Count those of a convolution's backward pass: as many for the gradient of the input as for that of the weights."""
+    """Count the floating-point operations of a convolution's backward pass: as many for the gradient of the input as
+    for that of the weights, each if the call asks for it. ``dims`` and ``values``: sizes and texts of the call's
+    arguments, in PyTorch's order."""
     wanted = json.loads(values[-1].lower())
     transposed = json.loads(values[7].lower())
     once = int(2 * prod(dims[1] if transposed else dims[0]) * prod(dims[2][1:]))
@@ -153,14 +158,16 @@ def _convolution_backward(dims: Any, values: Any) -> int:
 
 
 def _attention(dims: Any, _: Any) -> int:
-    """Count those of the scores and of their product with the values; inputs are [batch, heads, length, width]."""
+    """Count the floating-point operations of attention: of the scores and of their product with the values. ``dims``:
+    the sizes of the inputs, [batch, heads, length, width] each."""
     query, key, value = dims[:3]
     scores = 2 * prod(query) * key[-2]
     return int(scores + scores // query[-1] * value[-1])
 
 
 def _attention_backward(dims: Any, _: Any) -> int:
-    """Count those of the backward pass: the scores again, and two products for each of both."""
+    """Count the floating-point operations of attention's backward pass: the scores again, and two products for each of
+    both. ``dims``: sizes of the call's arguments, in PyTorch's order."""
     _, query, key, value = dims[:4]
     scores = 2 * prod(query) * key[-2]
     return int(3 * scores + 2 * (scores // query[-1] * value[-1]))

@@ -39,10 +39,13 @@ class Low(NamedTuple):
 
 
 class LowScore:
-    """Counts the score as samples come, and asks. ``event`` takes what is to be recorded: time and text."""
+    """Counts the score as samples come, and asks for a trace when it stays low. Each trace that it asks for is recorded
+    with its number and the score, and so is why it has given up; that a trace is not asked for because another rank has
+    just asked, no loop of steps has begun, or there are MOST of them is not recorded."""
 
     def __init__(self, low: Low, folder: str, event: Callable[[float, str], None]) -> None:
-        """``folder``: for the traces; ``event``: records a text at a time (unix s)."""
+        """Begin to count. ``folder``: for the traces; ``event``: is called with a time (unix s) and a text to record
+        it."""
         self._low, self._folder, self._event = low, folder, event
         self._counted = math.inf  # unix s, since when samples are counted
         self._low_since = math.inf
@@ -61,8 +64,9 @@ class LowScore:
             self._counted = float(rows[0][1] or 0.0)
 
     def tick(self, now: float) -> None:
-        """Ask for a trace if the score has been low for long enough and it is time to; ``now`` in unix s. Never
-        raises."""
+        """Ask for a trace if the score has been low in each part of the last ``Low.seconds`` and it is time to, and
+        record that it was asked for. Call it often: the score is counted anew each sixth of ``Low.seconds``. ``now`` in
+        unix s. Never raises: if the folder can't be read or written, why is recorded and nothing more is asked for."""
         low = self._low
         if now - self._counted < low.seconds / _PARTS or self._is_over:
             return
@@ -78,11 +82,9 @@ class LowScore:
             self._stop(now, f"no trace is asked for: {error.strerror}")
 
     def _ask(self, now: float, found: float) -> None:
-        """Ask for a trace, unless no loop of steps has begun, another rank has just asked, or there are enough traces.
-        Raises OSError.
-
-        ``found``: the score.
-        """
+        """Ask for a trace and record it, with the score ``found``. Nothing is asked for or recorded if no loop of steps
+        has begun, another rank has asked meanwhile, or MOST traces were asked for. If there are MOST_BYTES of traces,
+        that is recorded, and nothing more is asked for. Raises OSError."""
         request = read_request(self._folder)
         if request is None or not request.step:
             self._low_since = math.inf  # nobody makes steps (yet), or what was asked for is still to come

@@ -417,8 +417,8 @@ class Rollups:
             self._sketches.append(SketchRow(gpu, SKETCH_SECONDS, begin, histograms))
 
     def _emit(self, gpu: int, state: _Gpu, level: int) -> None:
-        """Close the bucket of a level, if one is open, and add it to the next coarser one, after closing that if the bucket
-        lies behind it."""
+        """Close the GPU's open bucket of a level, if there is one, and add it to the next coarser one, after closing
+        that if the bucket lies behind it. ``gpu``: its key in the file."""
         bucket = state.buckets[level]
         if bucket is None:
             return
@@ -440,7 +440,8 @@ class Rollups:
         coarse.last_rowid = max(coarse.last_rowid, bucket.last_rowid)
 
     def _emit_sketches(self, gpu: int, state: _Gpu, time: float) -> None:
-        """Close sketches that end at ``time`` or before, the finest first, which is added to the coarser one."""
+        """Close the GPU's open sketches that end at ``time`` (unix s) or before, the finest first, which is added to
+        the coarser one. ``gpu``: its key in the file."""
         if state.bins is not None and state.bins[0] + FINE_SKETCH_SECONDS <= time:
             start, bins = state.bins
             state.bins = None

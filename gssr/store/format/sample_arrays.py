@@ -30,8 +30,8 @@ class Samples(NamedTuple):
 
 
 def derive(values: Mapping[str, Floats], parts: tuple[str, ...]) -> Floats:
-    """Add up the metrics that a derived metric is the sum of, left to right, float64[n]; NaN where one of them is
-    missing."""
+    """Add up the metrics ``parts`` that a derived metric is the sum of, left to right: from ``values``, by metric,
+    float64[n]. NaN where one of them is missing."""
     total: Any = 0.0
     for part in parts:
         total = total + values[part]

@@ -113,7 +113,8 @@ _WORKLOAD = (
 
 
 def _rollup_of(owner: Column, table: str, values: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns of a rollup of nodes' or ranks' samples. ``owner`` is the column that says whose they are."""
+    """Return the columns of the rollup of a table with samples of nodes or ranks. ``owner``: the column that says whose
+    they are; ``values``: the columns that are added up."""
     counted = (
         (
             Column(f"{column.name}_n", "INTEGER", f"samples of {column.name}"),

@@ -96,8 +96,8 @@ class Keys:
         self._anew = len(runs.union(run_id for _, run_id, *_ in rows)) > 1 or len(set(coming)) < len(coming)
 
     def of(self, source: RankFile) -> tuple[dict[int, int], list[int]]:
-        """Return by key of each GPU in a file its key in the merged file; and the file's keys of GPUs that are in the
-        merged file already."""
+        """Return two things about a file's GPUs: the key of each in the merged file, by its key in this file; and the
+        file's keys of those that are in the merged file already."""
         keys: dict[int, int] = {}
         shared: list[int] = []
         for gpu in source.gpus:

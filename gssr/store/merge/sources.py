@@ -78,12 +78,13 @@ def find_rank_files(
     own: str | None = None,
     there: Mapping[str, Collection[int]] | None = None,
 ) -> ShardsToMerge:
-    """Look at the files in ``folder``.
+    """Look at the files in ``folder``, and find those that can be merged now.
 
     Args:
+        folder: Where the ranks' files are; nothing is found if it does not exist.
         merged: names of those that are in the recording already.
         refused: by name, why a file cannot be merged although it looks as if it could.
-        own: a run's id; other runs are then merged only when they are over. None: no difference.
+        own: a run's id; other runs are then kept back while ranks of theirs may still begin or end. None: no run is.
         there: by run id, the ranks that are in the recording already.
 
     Raises OSError, sqlite3.Error.
@@ -121,11 +122,17 @@ def find_rank_files(
 
 
 def _leave_those_to_come(folder: str, found: ShardsToMerge, own: str, there: Mapping[str, Collection[int]]) -> None:
-    """Take runs out of ``found.sources`` and give the reason in ``found.waiting``, both in place, if they ended just now
-    and ranks of theirs may yet begin, or are about to leave the sign that they are through: the last of these ranks
-    merges them, and shows the page where its user looks for it.
+    """Keep back runs that ended just now, if some of their ranks may yet begin or are about to leave the sign that they
+    are through: the last of these ranks merges its run itself, and shows the page where its user looks for it.
 
-    ``own``: the id of the run that is merged in any case. ``there``: by run id, the ranks that are merged already.
+    Takes the runs' files out of ``found.sources``, and enters the reason for each run in ``found.waiting``. A run is
+    kept back no longer than THROUGH_SECONDS after the last change of its files, or FRESH_SECONDS if it lacks ranks.
+
+    Args:
+        folder: Where the ranks' files and signs are.
+        found: What was found there; changed in place.
+        own: The id of the run that is never kept back.
+        there: By run id, the ranks that are merged already.
     """
     now = time_in(folder)
     signs = {name for name in os.listdir(folder) if name.endswith(ENDED_SUFFIX)}

@@ -202,7 +202,8 @@ def cell_starts(pages: Bytes, kind: int) -> tuple[Ints, Ints]:
 
 
 def pieces(buffer: Bytes, start: Ints, width: int) -> Bytes:
-    """Take ``width`` bytes from each of these places on [n, width]; ``width`` is at most PADDING."""
+    """Take ``width`` bytes of the buffer from each of these places ``start`` [n] on. Returns bytes [n, width];
+    ``width`` is at most PADDING."""
     assert width <= PADDING
     at_every_byte = np.ndarray((len(buffer) - width + 1,), f"V{width}", buffer, strides=(1,))
     return at_every_byte[start].view(np.uint8).reshape(-1, width)

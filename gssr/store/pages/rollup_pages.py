@@ -116,7 +116,8 @@ class PageRollups:
 
 
 def _whole_numbers(buffer: Bytes, at: Ints, kind: NDArray[np.uint8]) -> Ints:
-    """Read the whole numbers [n] of these types that begin at these bytes."""
+    """Read the whole numbers [n] that begin at the bytes ``at`` [n] of the buffer, each stored as the ``kind`` [n] of
+    integer that SQLite calls its serial type."""
     bits = np.ndarray((len(buffer) - 7,), "V8", buffer, strides=(1,))[at].view(">i8").astype(np.int64)
     constant = kind >= 8  # which are the numbers 0 and 1 themselves
     return np.where(constant, kind.astype(np.int64) - 8, bits >> SHIFT[kind])

@@ -31,7 +31,8 @@ def stored_metrics_of(layout: Layout) -> list[str]:
 
 
 def fold_samples(samples: Samples, gap_seconds: float, layout: Layout, step: int = LEVELS[0]) -> Buckets:
-    """Fold samples into buckets of ``step`` seconds, one for each GPU and step that has any."""
+    """Fold samples into buckets of ``step`` seconds, one for each GPU and step that has any, with vectors in
+    ``layout``. More than ``gap_seconds`` between two samples of a GPU is a gap."""
     gpu, time, values = samples
     if not len(gpu):
         return no_buckets(layout)

@@ -100,7 +100,8 @@ def check_schema(connection: Guarded, to_write: bool = False, tables: Container[
 
 
 def _runs_when_written(kind: str, table: str, statement: str) -> bool:
-    """Tell whether this part of a schema does something when a table is written."""
+    """Tell whether this part of a schema, of its ``kind`` and with its ``statement``, makes SQLite do more than store
+    rows when a table is written."""
     if kind == "table":
         return table in TABLES and _RUNS_WHEN_WRITTEN.search(statement) is not None
     return kind == "trigger" or (kind == "index" and not _PLAIN_INDEX.fullmatch(statement))

@@ -109,7 +109,8 @@ def _newest_samples(rows: Iterable[tuple[Any, ...]]) -> dict[int, tuple[float, i
 
 def _newest_looks(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[GpuProcess]]:
     """Return what was on each GPU the last time that it was looked at, by its position, the process with most memory
-    first. An empty list: nothing was on it; GPUs that were not looked at are missing."""
+    first. An empty list: nothing was on it; GPUs that were not looked at are missing. ``rows``, in any order: position,
+    unix s, number of processes, and the columns of one process; rows of a GPU at equal times are one look."""
     times: dict[int, float] = {}
     found: dict[int, list[GpuProcess]] = {}
     for gpu, time, n_processes, *rest in rows:

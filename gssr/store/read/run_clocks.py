@@ -41,7 +41,7 @@ class RunClocks:
         return min(0.0, *self._ahead.values(), 0.0), max(0.0, *self._ahead.values(), 0.0)
 
     def correct_processes(self, processes: Sequence[Process]) -> list[Process]:
-        """Return them with all their times by the run's clock."""
+        """Return the processes with all their times by the run's clock."""
         return [
             process._replace(
                 started_at=self._moved(process.started_at, process.node),

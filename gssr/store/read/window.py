@@ -175,19 +175,20 @@ def are_uncounted(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints
 def find_uncovered(
     window: Window, level: int, begins: NDArray[Any], lasts: NDArray[Any], unended: bool
 ) -> list[Window]:
-    """Find the pieces of a window in which finer buckets are needed, because those of ``level`` seconds do not reach
-    there.
+    """Find the pieces of a window for which finer buckets have to be read, because the buckets of ``level`` seconds do
+    not reach there.
 
     Args:
         window: The window that is to be covered, unix s.
         level: The length of the buckets, s.
-        begins: When the buckets, and what else is covered, begin: unix s [n].
+        begins: When the buckets, and what else is covered, begin: unix s [n], in any order.
         lasts: When the last bucket of each of these begins: unix s [n].
-        unended: The run may still go on. Then the newest buckets are not relied on, as some GPUs may not have closed
-            theirs.
+        unended: The run may still go on. Then the last bucket counts as not there, with as many whole buckets before it
+            as OPEN_SECONDS hold: some GPUs may not have closed theirs.
 
-    Returns at most two pieces: before the first of ``begins``, and after the end of the last of ``lasts``. The whole
-    window if nothing is covered. Holes in between are not looked for.
+    Returns at most two pieces, in order: from the window's start to the first of ``begins``, and from the end of the
+    last of ``lasts`` to the window's end. Their other ends are not cut to the window: if all buckets lie behind it, the
+    first piece reaches up to them. [window] if nothing is covered. Holes between buckets are not looked for.
     """
     if not len(begins):
         return [window]

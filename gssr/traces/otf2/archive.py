@@ -183,7 +183,8 @@ class _Reader:
             self._work_off()
 
     def _work_off(self) -> None:
-        """Process the locations that are waiting, many at once. Raises TraceError if there are too many regions."""
+        """Process the locations that are waiting, all at once, and forget them. Raises TraceError if there are too many
+        regions in the time that was asked for."""
         if not self._waiting:
             return
         places, locations = zip(*self._waiting, strict=True)
@@ -254,8 +255,9 @@ class _Reader:
         self._counts["flush_ns"] += int((self._own.ns(rows.raw[flushed, 3]) - rows.at[flushed]).sum())
 
     def _collective(self, rows: "_Rows") -> Ints:
-        """Return parts of collective operations that have begin and end: location, start, length, kind, communicator,
-        bytes sent, bytes received, int64[n, 7]."""
+        """Pair the begins and ends of collective operations. Returns int64[n, 7], one row for each part that has both:
+        location, start and length in ns, kind (an index in COLLECTIVES, or above it), communicator, bytes sent, bytes
+        received."""
         own = rows.are(Otf2Event.COLLECTIVE_BEGIN, Otf2Event.LATER_COLLECTIVE_REQUEST, *_COLLECTIVE_ENDS)
         of = rows.kind[own]
         is_end = np.isin(of, _COLLECTIVE_ENDS)
@@ -268,8 +270,8 @@ class _Reader:
         return np.column_stack([rows.place[first], start, rows.at[last] - start, rows.fields[last][:, [0, 1, 3, 4]]])
 
     def _file_use(self, rows: "_Rows", regions: Regions) -> Ints:
-        """Return finished operations on files: location, start, length, handle, mode, name (-1 if unknown), bytes (-1
-        if unknown), int64[n, 7]."""
+        """Pair the begins and ends of operations on files. Returns int64[n, 7], one row for each that was finished:
+        location, start and length in ns, handle, mode, name (-1 if unknown), bytes (-1 if unknown)."""
         own = rows.are(Otf2Event.IO_BEGIN, Otf2Event.IO_COMPLETE)
         is_end = rows.kind[own] == Otf2Event.IO_COMPLETE
         handle, number = rows.fields[own, 0], np.where(is_end, rows.fields[own, 2], rows.fields[own, 4])

@@ -33,7 +33,8 @@ class CallPaths(NamedTuple):
 
 
 def call_paths(definitions: Sequence[Sequence[Any]]) -> CallPaths:
-    """Make the call paths of the definitions of calling contexts: number, region, line and the caller's number of each."""
+    """Make the call paths of an archive's calling contexts. ``definitions``: a row for each, of its number, region,
+    line and its caller's number; contexts with more than _DEEPEST callers are left out."""
     rows = np.array([(row[0], row[1], row[3]) for row in definitions], np.int64).reshape(-1, 3)
     contexts, first = np.unique(rows[:, 0], return_index=True)
     called, above = rows[first, 1], np.searchsorted(contexts, rows[first, 2])
