@@ -490,7 +490,11 @@ class LiveScreen(KeysInOrder):
     # Questions out
 
     def on_resize(self) -> None:
-        """Ask for as many columns as fit the new size."""
+        """Fit to the new size, which Textual notes after this call."""
+        self.call_next(self._fit_terminal)
+
+    def _fit_terminal(self) -> None:
+        """Ask for as many columns as fit the terminal, and share its rows out anew."""
         self.fit_output()
         self._send_query()
         self.call_after_refresh(self.show)
