@@ -648,3 +648,25 @@ def test_gpus_keep_five_rows_above_the_output(recording: str, height: int) -> No
         assert sum(f":{gpu}  " in text for gpu in range(8)) >= 5, text
 
     work(app, steps, (80, height))
+
+
+def test_who_is_looked_at_is_said_on_a_small_terminal_and_the_chart_is_of_them(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        await open_tab(pilot, app, "2")
+        await pilot.press("end")
+        gpu = app.query_one(GpuTable).item
+        place, mean = app.results[0].place(gpu), app.results[0].window.per_gpu(app.results[0].grid.metric)[gpu]
+        await pilot.press("enter")
+        await until(pilot, lambda: app.view.screen == "job" and app.results[0].query.gpus == (gpu,))
+        assert f"looking at {place}" in seen(app).splitlines()[0]
+        chart = app.query_one(SpaceAverage)
+        assert str(chart.border_title).endswith(f": {place}") and f"mean {100 * mean:.1f} %" == chart.border_subtitle
+        app.change_view(replace(app.view, selection=(0, gpu), selected=", ".join(f"node0000:{at}" for at in range(9))))
+        await until(pilot, lambda: app.results[0].query.gpus == (0, gpu))
+        assert "looking at 2 GPUs" in seen(app).splitlines()[0]
+        assert "mean of 2 of 8 GPUs" in str(chart.border_title)
+
+    work(app, steps, (80, 24))
