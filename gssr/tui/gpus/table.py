@@ -75,6 +75,7 @@ class GpuTable(HistoryTable):
         if item not in order and len(order):
             unlike = result.marked[order]
             item = int(order[unlike.argmax()])
+            self.is_cursor_placed = bool(unlike.any())
         legend = legend_of_marks(result, self.glyphs.levels.isascii())
         self.border_title = f"{result.noun}s   {legend}".rstrip()
         hits = f"{len(order):,} of {n:,} pass {self._view.filter}, " if self._view.filter else ""
