@@ -30,9 +30,14 @@ class KeysPanel(Drawing, VerticalScroll, can_focus=False):
         yield Words(id="keys")
 
     def on_mount(self) -> None:
-        """Write the list, and write it anew whenever other keys count."""
+        """Write the list, and write it anew whenever other keys count. The tabs beside it stand closer together."""
+        self.screen.add_class("-beside-keys")
         self.screen.bindings_updated_signal.subscribe(self, self._on_other_keys)
         self._on_other_keys(self.screen)
+
+    def on_unmount(self) -> None:
+        """Give the tabs their room back."""
+        self.screen.remove_class("-beside-keys")
 
     def _on_other_keys(self, screen: Screen[Any]) -> None:
         if screen is self.screen:
