@@ -14,6 +14,7 @@ from gssr.commands.tui import watches_of
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces.part import part_of
 from gssr.render.clock import exact
+from gssr.render.function_names import short_name
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.report.live.call_outline import COLUMNS as COLUMNS_OF_TREE
 from gssr.report.live.call_tables import COLUMNS, TITLES, cell_text, tables_of
@@ -378,7 +379,9 @@ def test_calls_has_the_window_of_time_and_says_that_it_cuts_its_intervals() -> N
         assert " cut " not in str(table.border_title)
         await pilot.press("l")
         await until(pilot, lambda: app.view.opened and app.query_one(TraceLanes).picked() >= 0)
-        on_time = app.results[0].window
+        on_time, own = app.results[0].window, app.results[0].part.trace  # type: ignore[union-attr]
+        name = short_name(own.names[own.intervals.name[app.query_one(TraceLanes).picked()]])
+        assert f"▴{name}" in seen(app), "the end of the line from its launch hides no letter of its name"
         await pilot.press("7")
         await until(pilot, lambda: app.view.screen == "calls" and "cut to" in str(table.border_title))
         assert (app.results[0].window.start, app.results[0].window.end) == (on_time.start, on_time.end)

@@ -670,3 +670,50 @@ def test_who_is_looked_at_is_said_on_a_small_terminal_and_the_chart_is_of_them(r
         assert "mean of 2 of 8 GPUs" in str(chart.border_title)
 
     work(app, steps, (80, 24))
+
+
+def test_all_tabs_stay_in_sight_beside_the_list_of_keys(recording: str) -> None:
+    app = live_screen(recording, recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await open_tab(pilot, app, "5")
+        before = seen(app).splitlines()[1]
+        await pilot.press("question_mark")
+        await until(pilot, lambda: bool(app.screen.query(KeysPanel)))
+        for number, tab in enumerate(TABS[:6], 1):
+            assert f"{number} {tab.title}" in seen(app).splitlines()[1]
+        await pilot.press("question_mark")
+        await until(pilot, lambda: not app.screen.query(KeysPanel))
+        assert seen(app).splitlines()[1] == before
+
+    work(app, steps, (80, 24))
+
+
+def test_the_key_that_copies_a_command_is_never_broken_off_it(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        await open_tab(pilot, app, "5")
+        await until(pilot, lambda: "y copies it" in seen(app), 10)
+        for width in range(48, 72, 4):
+            await pilot.resize_terminal(width, 60)
+            await until(pilot, lambda width=width: app.size.width == width)  # type: ignore[misc]
+            assert "y copies it" in seen(app), width
+
+    work(app, steps, (120, 60))
+
+
+def test_balance_says_all_of_its_numbers_where_there_is_room(tmp_path: Path) -> None:
+    path = str(tmp_path / "imbalanced.sql")
+    generate(path, "imbalanced", 16, 0.05, 1.0)
+    app = live_screen(path)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        await open_tab(pilot, app, "4")
+        await until(pilot, lambda: "by GPU index, mean over 2 nodes" in seen(app), 10)
+        assert "if all ran like the median GPU" in seen(app) and "…" not in seen(app)
+        assert "! node" not in seen(app) and "▲ node" in seen(app).partition("nodes and places")[2]
+
+    work(app, steps, (160, 48))

@@ -1,5 +1,7 @@
 """Which GPUs have a mark on screens, what the mark stands for, and which GPUs a verdict is about."""
 
+from collections.abc import Sequence
+
 from gssr.model.account.late_gpus import LATE_CODES
 from gssr.model.findings.outlier_gpus import verdict_on_few
 from gssr.model.live.live_result import Result
@@ -38,6 +40,13 @@ def mark_of(result: Result, gpu: int, ascii_only: bool) -> tuple[str, Role]:
     if result.unlike[gpu]:
         return (_outlier_mark if result.singled_out else culprit_mark)(ascii_only), "outlier"
     return "", "plain"
+
+
+def mark_of_several(result: Result, gpus: Sequence[int], ascii_only: bool) -> tuple[str, Role]:
+    """Return the mark of these GPUs (positions) together: that of one that is singled out, else of one unlike the rest, else
+    none."""
+    marks = [mark_of(result, gpu, ascii_only) for gpu in gpus]
+    return next((mark for mark in marks if mark[1] == "bad"), max(marks, default=("", "plain")))
 
 
 def legend_of_culprits(result: Result) -> str:
