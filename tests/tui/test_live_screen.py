@@ -717,3 +717,20 @@ def test_balance_says_all_of_its_numbers_where_there_is_room(tmp_path: Path) -> 
         assert "! node" not in seen(app) and "▲ node" in seen(app).partition("nodes and places")[2]
 
     work(app, steps, (160, 48))
+
+
+def test_a_key_or_a_filter_that_finds_nothing_says_why(recording: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app, said = live_screen(recording, recording), list[str]()
+    monkeypatch.setattr(app, "notify", lambda text, **_: said.append(text))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await open_tab(pilot, app, "6")
+        await pilot.press("c")
+        assert [text for text in said if "No other run" in text]
+        await open_tab(pilot, app, "2")
+        await pilot.press("slash", *"000", "enter")
+        await until(pilot, lambda: "*000* finds a part" in seen(app), 5)
+        await pilot.press("slash", "home", "asterisk", "end", "asterisk", "enter")
+        await until(pilot, lambda: len(app.query_one(GpuTable).order) == 8, 5)
+
+    work(app, steps, (120, 40))

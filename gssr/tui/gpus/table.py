@@ -85,7 +85,11 @@ class GpuTable(HistoryTable):
     @property
     def nothing(self) -> str:
         """What is said where no GPU is shown."""
-        return self.problem or (f"no {self.result.noun} passes the filter" if self.result is not None else "")
+        if self.problem or self.result is None:
+            return self.problem
+        text = self._view.filter
+        whole = f"; a name counts as a whole: *{text}* finds a part of one" if text.isalnum() else ""
+        return f"no {self.result.noun} passes the filter{whole}"
 
     def shown_columns(self) -> list[GpuColumn]:
         """List the columns that the user has chosen, or else the usual ones for this width. The name is always the first,
