@@ -490,11 +490,7 @@ class LiveScreen(KeysInOrder):
     # Questions out
 
     def on_resize(self) -> None:
-        """Fit to the new size, which Textual notes after this call."""
-        self.call_next(self._fit_terminal)
-
-    def _fit_terminal(self) -> None:
-        """Ask for as many columns as fit the terminal, and share its rows out anew."""
+        """Ask for as many columns as fit the new size."""
         self.fit_output()
         self._send_query()
         self.call_after_refresh(self.show)

@@ -551,15 +551,3 @@ def test_a_counter_says_its_greatest_value_in_full() -> None:
 
     work(app, steps, (120, 40))
     assert counter_text("counter:B/s:rx", 12e9).startswith("12.0")
-
-
-def test_after_a_resize_the_tracks_fill_the_new_width_without_a_key() -> None:
-    app = of_trace(training(3))
-
-    async def steps(pilot: Pilot[int]) -> None:
-        await to_time(app, pilot)
-        lines = app.query_one(TraceLines)
-        await pilot.resize_terminal(160, 48)
-        await until(pilot, lambda: lines.room - lines.left <= 1.1 * lines.cells_in_sight(app.results[0]).n, 5)
-
-    work(app, steps, (80, 24))
