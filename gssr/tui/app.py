@@ -415,7 +415,10 @@ class LiveScreen(TabbedApp):
         self.notify(f"Window: {name}", timeout=2)
 
     def action_next_other(self) -> None:
-        """Compare with the next of the other recordings, after the last one the first."""
+        """Compare with the next of the other recordings, after the last one the first; a notice if there is no third."""
+        if len(self._watches) < 3:
+            self.notify("No other run is open: gssr tui A B C opens three.")
+            return
         self._other = self._other % max(len(self._watches) - 1, 1) + 1
         self.send_query()
 

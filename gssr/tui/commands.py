@@ -12,6 +12,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from gssr.render.cells import clean
 from gssr.render.scale import metric_of, quantity
 from gssr.tui.moves import measured
+from gssr.tui.shared.keys_panel import is_of_all_screens, keys_that_count
 from gssr.tui.shared.live_app import LiveApp
 from gssr.tui.vampir import DISPLAYS, Display
 from gssr.tui.view import Scene
@@ -63,11 +64,19 @@ class Everything(Provider):
                 yield Hit(score, matcher.highlight(found.name), found.call, help=found.help)
 
     def _actions(self) -> Iterator[PaletteCommand]:
-        """Yield a command for every key binding of the app that it has now, without the palette's own."""
+        """Yield a command for every key that the app has now, without the palette's own, and for those that count only where
+        the focus is, without what the app has under the same name."""
+        of_app = set()
         for binding in type(self.app).BINDINGS:
             _, action, parameters = parse(binding.action)  # type: ignore[union-attr]
+            of_app.add((binding.description, binding.tooltip))  # type: ignore[union-attr]
             if action != "command_palette" and self.app.check_action(action, parameters):
                 yield PaletteCommand(binding.description, binding.tooltip, partial(self.app.run_action, binding.action))  # type: ignore[union-attr]
+
+        for key in keys_that_count(self.screen):
+            named = key.binding.description, key.binding.tooltip
+            if not is_of_all_screens(key) and named not in of_app:
+                yield PaletteCommand(*named, partial(self.app.run_action, key.binding.action, key.node))
 
     def _displays(self) -> Iterator[PaletteCommand]:
         """Yield Vampir's displays by their names, if a trace is shown; those of tables only if the table holds

@@ -14,6 +14,7 @@ from gssr.commands.tui import watches_of
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces.part import part_of
 from gssr.render.clock import exact
+from gssr.render.function_names import short_name
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.report.live.call_outline import COLUMNS as COLUMNS_OF_TREE
 from gssr.report.live.call_tables import COLUMNS, TITLES, cell_text, tables_of
@@ -367,3 +368,57 @@ def test_enter_on_what_took_the_most_time_shows_the_longest_gap_and_esc_comes_ba
         await until(pilot, lambda: app.view.screen == "job")
 
     work(app, steps, (120, 40))
+
+
+def test_calls_has_the_window_of_time_and_says_that_it_cuts_its_intervals() -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        table = app.query_one(CallTable)
+        assert " cut " not in str(table.border_title)
+        await pilot.press("l")
+        await until(pilot, lambda: app.view.opened and app.query_one(TraceLanes).picked() >= 0)
+        on_time, own = app.results[0].window, app.results[0].part.trace  # type: ignore[union-attr]
+        name = short_name(own.names[own.intervals.name[app.query_one(TraceLanes).picked()]])
+        assert f"▴{name}" in seen(app), "the end of the line from its launch hides no letter of its name"
+        await pilot.press("7")
+        await until(pilot, lambda: app.view.screen == "calls" and "cut to" in str(table.border_title))
+        assert (app.results[0].window.start, app.results[0].window.end) == (on_time.start, on_time.end)
+        app.query_one(CallsPane).choose("calltree")
+        await pilot.pause()
+        assert "cut to" in str(app.query_one(CallTreeTable).border_title)
+
+    work(app, steps, (101, 36))
+
+
+def test_the_cursor_stays_on_the_first_line_until_somebody_moves_it() -> None:
+    app = of_trace(training(3))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        table, first_names = app.query_one(CallTable), set()
+        for _ in range(len(table.headings())):
+            await pilot.press("s")
+            assert table.at == 0
+            first_names.add(table.values["name"][table.item])
+        assert len(first_names) > 1, "all columns have the same name first: this says nothing"
+        await pilot.press("down", "up", "r")
+        assert table.values["name"][table.item] in first_names and table.at == len(table.order) - 1
+
+    work(app, steps, (200, 60))
+
+
+def test_the_palette_finds_what_the_keys_of_the_focused_panel_do() -> None:
+    app = of_trace(training(1))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await to_calls(app, pilot)
+        for typed, done in (("next table", lambda: app.query_one(CallsPane)._table != "kernels"),
+                            ("longest", lambda: app.view.screen == "time")):  # fmt: skip
+            await pilot.press("ctrl+p", *typed)
+            await until(pilot, lambda typed=typed: f"{typed.capitalize()}" in seen(app).replace("▎", ""), 10)  # type: ignore[misc]
+            await pilot.press("enter")
+            await until(pilot, done, 10)
+
+    work(app, steps, (120, 36))

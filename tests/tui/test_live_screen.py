@@ -648,3 +648,89 @@ def test_gpus_keep_five_rows_above_the_output(recording: str, height: int) -> No
         assert sum(f":{gpu}  " in text for gpu in range(8)) >= 5, text
 
     work(app, steps, (80, height))
+
+
+def test_who_is_looked_at_is_said_on_a_small_terminal_and_the_chart_is_of_them(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        await open_tab(pilot, app, "2")
+        await pilot.press("end")
+        gpu = app.query_one(GpuTable).item
+        place, mean = app.results[0].place(gpu), app.results[0].window.per_gpu(app.results[0].grid.metric)[gpu]
+        await pilot.press("enter")
+        await until(pilot, lambda: app.view.screen == "job" and app.results[0].query.gpus == (gpu,))
+        assert f"looking at {place}" in seen(app).splitlines()[0]
+        chart = app.query_one(SpaceAverage)
+        assert str(chart.border_title).endswith(f": {place}") and f"mean {100 * mean:.1f} %" == chart.border_subtitle
+        app.change_view(replace(app.view, selection=(0, gpu), selected=", ".join(f"node0000:{at}" for at in range(9))))
+        await until(pilot, lambda: app.results[0].query.gpus == (0, gpu))
+        assert "looking at 2 GPUs" in seen(app).splitlines()[0]
+        assert "mean of 2 of 8 GPUs" in str(chart.border_title)
+
+    work(app, steps, (80, 24))
+
+
+def test_all_tabs_stay_in_sight_beside_the_list_of_keys(recording: str) -> None:
+    app = live_screen(recording, recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await open_tab(pilot, app, "5")
+        before = seen(app).splitlines()[1]
+        await pilot.press("question_mark")
+        await until(pilot, lambda: bool(app.screen.query(KeysPanel)))
+        for number, tab in enumerate(TABS[:6], 1):
+            assert f"{number} {tab.title}" in seen(app).splitlines()[1]
+        await pilot.press("question_mark")
+        await until(pilot, lambda: not app.screen.query(KeysPanel))
+        assert seen(app).splitlines()[1] == before
+
+    work(app, steps, (80, 24))
+
+
+def test_the_key_that_copies_a_command_is_never_broken_off_it(recording: str) -> None:
+    app = live_screen(recording)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        await open_tab(pilot, app, "5")
+        await until(pilot, lambda: "y copies it" in seen(app), 10)
+        for width in range(48, 72, 4):
+            await pilot.resize_terminal(width, 60)
+            await until(pilot, lambda width=width: app.size.width == width)  # type: ignore[misc]
+            assert "y copies it" in seen(app), width
+
+    work(app, steps, (120, 60))
+
+
+def test_balance_says_all_of_its_numbers_where_there_is_room(tmp_path: Path) -> None:
+    path = str(tmp_path / "imbalanced.sql")
+    generate(path, "imbalanced", 16, 0.05, 1.0)
+    app = live_screen(path)
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: app.results[0].judgement is not None)
+        await open_tab(pilot, app, "4")
+        await until(pilot, lambda: "by GPU index, mean over 2 nodes" in seen(app), 10)
+        assert "if all ran like the median GPU" in seen(app) and "…" not in seen(app)
+        assert "! node" not in seen(app) and "▲ node" in seen(app).partition("nodes and places")[2]
+
+    work(app, steps, (160, 48))
+
+
+def test_a_key_or_a_filter_that_finds_nothing_says_why(recording: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app, said = live_screen(recording, recording), list[str]()
+    monkeypatch.setattr(app, "notify", lambda text, **_: said.append(text))
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await open_tab(pilot, app, "6")
+        await pilot.press("c")
+        assert [text for text in said if "No other run" in text]
+        await open_tab(pilot, app, "2")
+        await pilot.press("slash", *"000", "enter")
+        await until(pilot, lambda: "*000* finds a part" in seen(app), 5)
+        await pilot.press("slash", "home", "asterisk", "end", "asterisk", "enter")
+        await until(pilot, lambda: len(app.query_one(GpuTable).order) == 8, 5)
+
+    work(app, steps, (120, 40))

@@ -257,7 +257,7 @@ def test_what_work_waited_for_adds_up_to_the_time_since_its_launch() -> None:
     for name in ("ended before", "first", "elsewhere", "second", "third"):
         trace = seat.scene.frame.part.trace  # type: ignore[union-attr]
         place = int(np.flatnonzero(trace.intervals.name == trace.names.index(name))[0])
-        rows = interval_rows(seat.scene.frame, seat.scene.frame.part, place, 100, UTF8)  # type: ignore[arg-type]
+        rows = interval_rows(seat.scene.frame, seat.scene.frame.part, place, 120, UTF8)  # type: ignore[arg-type]
         (found[name],) = [text.removeprefix("  waited ") for text in map(text_of, rows) if "waited" in text]
         call = partner(trace, place)
         wait = stream_wait(trace, call, place)
@@ -270,6 +270,11 @@ def test_what_work_waited_for_adds_up_to_the_time_since_its_launch() -> None:
         "second": "5.00 µs while its stream was free, 30.0 µs on its stream behind first",
         "third": "5.00 µs while its stream was free, 20.0 µs on its stream behind 2 pieces of work, the longest first",
     }
+    for width in (60, 30):
+        rows = [text_of(row) for row in interval_rows(seat.scene.frame, seat.scene.frame.part, place, width, UTF8)]  # type: ignore[arg-type]
+        at = next(at for at, row in enumerate(rows) if "waited" in row)
+        said = " ".join(row.strip() for row in rows[at : at + 2])
+        assert said == f"waited {found['third']}" if width == 60 else said.endswith("…")
 
 
 def test_a_send_and_its_receive_lead_to_each_other() -> None:

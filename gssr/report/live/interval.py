@@ -3,10 +3,11 @@
 from gssr.model.live.live_result import Result, TracePart
 from gssr.model.traces.flows import LAUNCHES, partner, stream_wait
 from gssr.model.traces.nesting import within
-from gssr.render.cells import as_many, clean, fit
+from gssr.render.cells import as_many, at_most, clean, fit, fit_row, wrap
 from gssr.render.clock import exact, moment
+from gssr.render.function_names import short_name
 from gssr.render.glyphs import Glyphs
-from gssr.render.roles import Row, Span
+from gssr.render.roles import Row, Span, text_of
 from gssr.render.shares import WORDS
 from gssr.render.states import OF_TRACE
 from gssr.render.table import rule
@@ -15,6 +16,8 @@ from gssr.traces.timeline import Timeline as Trace
 
 _NS = 1e9
 """Nanoseconds of a second."""
+_MOST_WAIT_ROWS = 2
+"""The numbers fit into one line of 80 cells with its indent; the other is for the name of what was waited for."""
 
 
 def context_rows(result: Result, part: TracePart, place: int, width: int, glyphs: Glyphs) -> list[Row]:
@@ -58,12 +61,21 @@ def interval_rows(result: Result, part: TracePart, place: int, width: int, glyph
             (Span(f"  b {how} ", "dim"), Span(clean(names[int(own.name[other])])), Span(f" on {clean(where)}, {when}"))
         )
     if other >= 0 and own.kind[other] in LAUNCHES and own.start[other] < begin:
-        rows.append((Span("  waited ", "dim"), Span(_wait_text(part.trace, other, place))))
+        rows += _wait_rows(_wait_text(part.trace, other, place), width, glyphs)
     for what, at in (("  within ", place), ("    in ", other if other >= 0 and own.kind[other] in LAUNCHES else -1)):
         around = within(own.start, own.length, own.track, at) if at >= 0 else []
         if around:
             rows.append((Span(what, "dim"), Span(" < ".join(clean(names[int(own.name[at])]) for at in around))))
-    return rows
+    return [fit_row(row, width, glyphs.ellipsis) for row in rows]
+
+
+def _wait_rows(said: str, width: int, glyphs: Glyphs) -> list[Row]:
+    """Write what an interval waited for in at most _MOST_WAIT_ROWS lines."""
+    waited = "  waited "
+    indent = " " * len(waited)
+    lines = wrap(said, width, indent, indent)
+    first = (Span(waited, "dim"), Span(text_of(lines[0])[len(waited) :]))
+    return at_most([first, *lines[1:]], _MOST_WAIT_ROWS, width, glyphs.ellipsis)
 
 
 def _wait_text(trace: Trace, call: int, work: int) -> str:
@@ -72,7 +84,7 @@ def _wait_text(trace: Trace, call: int, work: int) -> str:
     wait = stream_wait(trace, call, work)
     said = [f"{exact(wait.free / _NS)} while its stream was free"] if wait.free else []
     if wait.behind:
-        name = clean(trace.names[int(trace.intervals.name[wait.behind[0][0]])])
+        name = short_name(trace.names[int(trace.intervals.name[wait.behind[0][0]])])
         n = len(wait.behind)
         what = name if n == 1 else f"{n:,} pieces of work, the longest {name}"
         said.append(f"{exact(sum(ns for _, ns in wait.behind) / _NS)} on its stream behind {what}")

@@ -1,5 +1,7 @@
 """Which GPUs have a mark on screens, what the mark stands for, and which GPUs a verdict is about."""
 
+from collections.abc import Sequence
+
 from gssr.arrays import Flags
 from gssr.model.account.late_gpus import LATE_CODES
 from gssr.model.findings.outlier_gpus import verdict_on_few
@@ -47,6 +49,13 @@ def are_marked(result: Result) -> Flags:
     marked = result.unlike.copy()
     marked[list(result.singled_out)] = True
     return marked
+
+
+def mark_of_several(result: Result, gpus: Sequence[int], ascii_only: bool) -> tuple[str, Role]:
+    """Return the mark of these GPUs (positions) together: that of one that is singled out, else of one unlike the rest, else
+    none."""
+    marks = [mark_of(result, gpu, ascii_only) for gpu in gpus]
+    return next((mark for mark in marks if mark[1] == "bad"), max(marks, default=("", "plain")))
 
 
 def legend_of_culprits(result: Result) -> str:

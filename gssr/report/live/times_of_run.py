@@ -87,6 +87,12 @@ def part_text(frame: Result) -> str:
     return "" if is_all else window_text(frame)
 
 
+def cut_text(frame: Result) -> str:
+    """Say to which part of a trace its intervals are cut; "" if it is all of it."""
+    part = part_text(frame)
+    return f"cut to {part}" if part else ""
+
+
 def judged_part_text(frame: Result) -> str:
     """Say which part of the run the judgement is on, as ``part_text`` does; "" if it is all of it, as it is while the newest
     columns of a growing run roll in."""

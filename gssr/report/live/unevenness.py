@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from gssr.arrays import Flags, Floats, Ints
+from gssr.arrays import Floats, Ints
 from gssr.metrics import DETECTION_METRICS
 from gssr.model.account.late_gpus import LATE_CODES
 from gssr.model.findings.imbalance import BEHIND, device_indices
@@ -17,9 +17,10 @@ from gssr.model.verdicts.awaited_gpus import WAITS
 from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
 from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs
-from gssr.render.roles import Row, Span
+from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, difference, fixed, metric_of, number, percent, quantity, signed
 from gssr.report.live.judgement import not_judged
+from gssr.report.live.marked_gpus import mark_of_several
 from gssr.report.live.metric_scales import full_scale
 from gssr.report.live.times_of_run import at_text, judged_part_text, part_text
 
@@ -227,18 +228,19 @@ def lowest(
     """List the nodes with the lowest means, below a title; if there is only one node, its GPUs. At most ``room`` rows
     of ``width`` cells."""
     nodes, found = uneven.by_node, uneven.imbalance
-    marked = frame.unlike[found.gpus]
     if len(nodes.keys) > 1:
         title, keys, means = f"lowest of {count(len(nodes.keys), 'node')}", nodes.keys, nodes.means
-        name_of = [frame.nodes[key] for key in keys.tolist()]
-        marked = np.isin(keys, frame.node_of[found.gpus[marked]])
+        name_of, key_of = [frame.nodes[key] for key in keys.tolist()], frame.node_of[found.gpus]
     else:
         known = np.flatnonzero(np.isfinite(found.means))
         title, keys, means = f"lowest of {count(len(known), frame.noun)}", found.gpus[known], found.means[known]
-        marked = marked[known]
-        name_of = [frame.place(key) for key in keys.tolist()]
+        name_of, key_of = [frame.place(key) for key in keys.tolist()], found.gpus
     rank = orders.steady(frame, title, keys, means, full_scale(frame, frame.grid.metric))[:room]
-    return _ranked(frame, title, [name_of[at] for at in rank.tolist()], means[rank], marked[rank], width, room, glyphs)
+    marks = [
+        mark_of_several(frame, found.gpus[key_of == key].tolist(), glyphs.levels.isascii())
+        for key in keys[rank].tolist()
+    ]
+    return _ranked(frame, title, [name_of[at] for at in rank.tolist()], means[rank], marks, width, room, glyphs)
 
 
 def places(frame: Result, uneven: Unevenness, width: int, room: int, glyphs: Glyphs) -> list[Row]:
@@ -248,7 +250,7 @@ def places(frame: Result, uneven: Unevenness, width: int, room: int, glyphs: Gly
     n_nodes = int(np.count_nonzero(np.bincount(frame.node_of[found.gpus])))
     if len(groups.keys) < 2 or n_nodes < 2:
         return []
-    title = f"by GPU index in the node, mean over {count(n_nodes, 'node')}"
+    title = f"by GPU index, mean over {count(n_nodes, 'node')}"
     if len(groups.keys) > room - 1:
         metric = metric_of(frame.grid.metric)
         pieces: list[Row] = [
@@ -261,7 +263,7 @@ def places(frame: Result, uneven: Unevenness, width: int, room: int, glyphs: Gly
         title,
         [str(key) for key in groups.keys.tolist()],
         groups.means,
-        np.zeros(len(groups.keys), bool),
+        [("", "plain")] * len(groups.keys),
         width,
         room,
         glyphs,
@@ -269,20 +271,20 @@ def places(frame: Result, uneven: Unevenness, width: int, room: int, glyphs: Gly
 
 
 def _ranked(
-    frame: Result, title: str, names: list[str], means: Floats, marked: Flags, width: int, room: int, glyphs: Glyphs
+    frame: Result, title: str, names: list[str], means: Floats, marks: Sequence[tuple[str, Role]], width: int, room: int,
+    glyphs: Glyphs,
 ) -> list[Row]:  # fmt: skip
-    """List a name, a mean and a bar on each line below a title, ``!`` before those that are ``marked`` [n]; at most
-    ``room`` rows."""
+    """List a mark, a name, a mean and a bar on each line below a title; at most ``room`` rows."""
     metric = metric_of(frame.grid.metric)
     full = full_scale(frame, metric.name)
     size = min(max((cell_width(clean(name)) for name in names), default=0), max(width // 2, 1))
     draw_bar = partial(bar, glyphs=glyphs)
     rows: list[Row] = [(Span(fit(title, width, glyphs.ellipsis), "dim"),)]
-    for name, mean, apart in zip(names, means.tolist(), marked.tolist(), strict=True):
+    for name, mean, (mark, role) in zip(names, means.tolist(), marks, strict=True):
         text = f"{number(mean, metric):>7} "
         rows.append(
             (
-                Span("! " if apart else "  ", "outlier"),
+                Span(f"{mark:<2}", role),
                 *pad((Span(fit(name, size, glyphs.ellipsis)),), size),
                 Span(text, "value"),
                 *draw_bar(mean / full, max(min(width - size - len(text) - 2, 60), 0)),

@@ -14,7 +14,7 @@ from gssr.model.live.live_result import Query, Result
 from gssr.model.traces.longest import longest_interval
 from gssr.render.cells import clean
 from gssr.report.live.call_tables import ABOUT, LEVELS, MATRICES, TITLES, Values, tables_of
-from gssr.report.live.times_of_run import part_text
+from gssr.report.live.times_of_run import cut_text
 from gssr.tui.calls.matrix import MessageMatrix
 from gssr.tui.calls.table import CallTable
 from gssr.tui.calls.tree import CallPlaces, CallTreeTable
@@ -22,6 +22,7 @@ from gssr.tui.keys import key
 from gssr.tui.shared.messages import Opened, Pointed
 from gssr.tui.shared.search_line import SearchLine, SearchPane
 from gssr.tui.time.timeline import columns_in
+from gssr.tui.time.window import in_cells_of_time
 from gssr.tui.trace.cursor import fitted, opened_at
 from gssr.tui.view import View
 
@@ -70,9 +71,13 @@ class CallsPane(SearchPane):
         self.query_one("#calls-tabs", Tabs).can_focus = False  # v goes through them; the keys are the table's
         self.query_one("#calls-name").border_title = "full name"
 
+    def columns(self, width: int) -> int:
+        """Return as many columns of time as Time has, so that both look at the same window."""
+        return columns_in(width)
+
     def asks(self, query: Query) -> Query:
         """Add what this screen needs to the app's query."""
-        return replace(query, tables=True)
+        return replace(in_cells_of_time(query), tables=True)
 
     def show(self, results: Sequence[Result], view: View) -> None:
         """Draw these results."""
@@ -114,7 +119,7 @@ class CallsPane(SearchPane):
         self.query_one(CallPlaces).display = kind == _TREE and self.size.height >= _LEAST_FOR_PLACES
         self.query_one("#calls-name").display = bool(tables) and kind not in MATRICES
         if kind == "table":
-            of_part = "" if self._table == "holders" else part_text(result)  # the peak may be outside of the window
+            of_part = "" if self._table == "holders" else cut_text(result)  # the peak may be outside of the window
             table.show_table(self._table, tables[self._table], self._sought, of_part)
         elif kind in MATRICES:
             matrix.show_table(self._table, result, self._view)

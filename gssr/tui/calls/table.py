@@ -39,14 +39,15 @@ class CallTable(LineTable):
         self._cut_names: tuple[object, list[str]] | None = None
 
     def show_table(self, name: str, values: Values, sought: str, part: str) -> None:
-        """Show the rows of the table ``name`` whose names hold ``sought`` ("" for all), of a ``part`` of the trace ("" for
-        all of it).
+        """Show the rows of the table ``name`` whose names hold ``sought`` ("" for all); ``part`` says which part of the
+        trace they are of ("" for all of it).
 
         The cursor stays on its name. Another table begins at the first row, in the order of its first column.
         """
         held = self._name_under_cursor() if name == self.name_of_table else ""
         if name != self.name_of_table:
             self.sort, self.descending, self._sizes, self.at = "", True, {}, 0
+            self.is_cursor_placed = False
         self.name_of_table, self.values, self.sought, self._part = name, values, sought, part
         self._sort_items(held)
 

@@ -23,7 +23,7 @@ from gssr.report.live.call_outline import (
     outline_of,
     value_text,
 )
-from gssr.report.live.times_of_run import in_part, part_text
+from gssr.report.live.times_of_run import cut_text, in_part
 from gssr.tui.keys import key
 from gssr.tui.shared.line_table import MARK, Heading, LineTable
 from gssr.tui.shared.messages import Opened
@@ -65,7 +65,7 @@ class CallTreeTable(LineTable):
     def show_tree(self, result: Result, view: View, sought: str) -> None:
         """Show the call tree of a result, by the metric of the tree that the view's stands for; only calls whose names
         hold ``sought`` and their callers, all if it is ""."""
-        self._tree, self._sought, self._part = tree_of(result), sought, part_text(result)
+        self._tree, self._sought, self._part = tree_of(result), sought, cut_text(result)
         if self._tree is not None:
             self.metric = metric_of_tree(self._tree, view.metric)
             self.sort_items()

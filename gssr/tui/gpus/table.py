@@ -75,6 +75,7 @@ class GpuTable(HistoryTable):
         if item not in order and len(order):
             unlike = result.marked[order]
             item = int(order[unlike.argmax()])
+            self.is_cursor_placed = bool(unlike.any())
         legend = legend_of_marks(result, self.glyphs.levels.isascii())
         self.border_title = f"{result.noun}s   {legend}".rstrip()
         hits = f"{len(order):,} of {n:,} pass {self._view.filter}, " if self._view.filter else ""
@@ -84,7 +85,11 @@ class GpuTable(HistoryTable):
     @property
     def nothing(self) -> str:
         """What is said where no GPU is shown."""
-        return self.problem or (f"no {self.result.noun} passes the filter" if self.result is not None else "")
+        if self.problem or self.result is None:
+            return self.problem
+        text = self._view.filter
+        whole = f"; a name counts as a whole: *{text}* finds a part of one" if text.isalnum() else ""
+        return f"no {self.result.noun} passes the filter{whole}"
 
     def shown_columns(self) -> list[GpuColumn]:
         """List the columns that the user has chosen, or else the usual ones for this width. The name is always the first,

@@ -1,16 +1,22 @@
-"""The space average over time: the mean of all GPUs, and the band from the lowest to the highest of them."""
+"""The space average over time: the mean of the GPUs looked at, and the band from the lowest to the highest of them."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 from textual.timer import Timer
 
+from gssr.model.frame_cache import once
 from gssr.model.live.live_result import Result
+from gssr.model.results import Series, over_space
+from gssr.render.cells import clean
 from gssr.render.roles import Row
 from gssr.render.scale import metric_of
 from gssr.report.live.band_chart import GUTTER, metric_band
 from gssr.report.live.time_cells import value_text
 from gssr.tui.shared.panel import RowsPanel
+from gssr.tui.shared.wall import gpus_shown
+from gssr.tui.view import View, selection_of
 
 _TIMED = 7
 """Rows from which the times stand under the chart."""
@@ -29,13 +35,16 @@ class SpaceAverage(RowsPanel):
 
     def name_border(self, result: Result) -> None:
         """Name the metric, and its newest mean, or the mean of the window."""
-        metric = metric_of(result.grid.metric)
-        known = result.space.mean[np.isfinite(result.space.mean)]
+        metric, gpus = metric_of(result.grid.metric), gpus_shown(result, self.view)
+        space = _over_gpus_shown(result, self.view)
+        known = space.mean[np.isfinite(space.mean)]
         now = f"{value_text(result, float(known[-1]))} now" if result.is_live and len(known) else ""
-        means = result.window.per_gpu(result.grid.metric)
+        means = result.window.per_gpu(result.grid.metric)[gpus]
         if not now and np.isfinite(means).any():
             now = f"mean {value_text(result, float(np.nanmean(means)))}"
-        self.border_title = f"{metric.label}: mean of all {result.noun}s, lowest to highest"
+        whose = "all" if len(gpus) == result.n_gpus else f"{len(gpus):,} of {result.n_gpus:,}"
+        several = f"mean of {whose} {result.noun}s, lowest to highest"
+        self.border_title = f"{metric.label}: {several if len(gpus) != 1 else clean(result.place(int(gpus[0])))}"
         self.border_subtitle = now
 
     def rows(self, result: Result, width: int, height: int) -> list[Row]:
@@ -44,7 +53,7 @@ class SpaceAverage(RowsPanel):
             if self._first_chart is None:
                 self._first_chart = self.set_timer(_AFTER_FIRST_PICTURE_SECONDS, self._draw_first)
             return []
-        space = result.space
+        space = _over_gpus_shown(result, self.view)
         return metric_band(
             result, space.mean, space.low, space.high, width, height, self.glyphs, self.axis_at, timed_from=_TIMED
         )
@@ -54,3 +63,11 @@ class SpaceAverage(RowsPanel):
         import gssr.report.plotext_chart  # noqa: F401
 
         self.refresh()
+
+
+@once
+def _over_gpus_shown(result: Result, view: View) -> Series:
+    """Summarize the grid over the GPUs that are selected, else over all."""
+    if not selection_of(result, view):
+        return result.space
+    return over_space(replace(result.grid, values=result.grid.values[gpus_shown(result, view)]))

@@ -30,9 +30,14 @@ class KeysPanel(Drawing, VerticalScroll, can_focus=False):
         yield Words(id="keys")
 
     def on_mount(self) -> None:
-        """Write the list, and write it anew whenever other keys count."""
+        """Write the list, and write it anew whenever other keys count. The tabs beside it stand closer together."""
+        self.screen.add_class("-beside-keys")
         self.screen.bindings_updated_signal.subscribe(self, self._on_other_keys)
         self._on_other_keys(self.screen)
+
+    def on_unmount(self) -> None:
+        """Give the tabs their room back."""
+        self.screen.remove_class("-beside-keys")
 
     def _on_other_keys(self, screen: Screen[Any]) -> None:
         if screen is self.screen:
@@ -52,10 +57,22 @@ class KeysPanel(Drawing, VerticalScroll, can_focus=False):
         self.query_one("#keys", Words).say(table)
 
     def _groups(self) -> tuple[dict[str, list[ActiveBinding]], ...]:
-        """Sort the keys that count into the _GROUPS, each by what its keys do. Textual's own are left out: they have no
-        tooltip, but for the one that quits."""
+        """Sort the keys that count into the _GROUPS, each by what its keys do."""
         found: tuple[dict[str, list[ActiveBinding]], ...] = ({}, {})
-        for each in self.screen.active_bindings.values():
-            if each.binding.tooltip and each.binding.action != "quit" and not each.binding.system:
-                found[isinstance(each.node, App | Screen)].setdefault(each.binding.action, []).append(each)
+        for each in keys_that_count(self.screen):
+            found[is_of_all_screens(each)].setdefault(each.binding.action, []).append(each)
         return found
+
+
+def keys_that_count(screen: Screen[Any]) -> list[ActiveBinding]:
+    """List the keys that count where the screen's focus is. Textual's own are left out: they have no tooltip, but for the
+    one that quits."""
+    every = screen.active_bindings.values()
+    return [
+        each for each in every if each.binding.tooltip and each.binding.action != "quit" and not each.binding.system
+    ]
+
+
+def is_of_all_screens(key: ActiveBinding) -> bool:
+    """Tell whether a key is the app's own, and not that of a pane or a panel."""
+    return isinstance(key.node, App | Screen)

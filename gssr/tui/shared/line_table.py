@@ -75,6 +75,8 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):
         self.sort = ""
         """The key of the column that is sorted by."""
         self.descending = False
+        self.is_cursor_placed = False
+        """True once the cursor was put on a line; until then it stays on the first one when the lines are sorted."""
         self._headings: tuple[object, list[Heading]] | None = None
 
     # What a subclass says
@@ -155,6 +157,7 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):
         nothing without lines."""
         if not len(self.order):
             return
+        self.is_cursor_placed = True
         self.at = min(max(at, 0), len(self.order) - 1)
         self._scroll_to_cursor()
         self.post_message(Pointed(self, self.item))
@@ -173,11 +176,14 @@ class LineTable(LineDrawing, ScrollView, can_focus=True):
             self.point_at(int(found[0]))
 
     def sort_by(self, column: str) -> None:
-        """Sort by a column (its key); if the table is sorted by it already, the other way round."""
+        """Sort by a column (its key); if the table is sorted by it already, the other way round. The cursor stays on its
+        item if it was put there, else on the first line."""
         self.descending = not self.descending if column == self.sort else self.descends_at_first(column)
         self.sort = column
+        was_placed = self.is_cursor_placed
         self.sort_items()
-        self.point_at(self.at)
+        self.point_at(self.at if was_placed else 0)
+        self.is_cursor_placed = was_placed
 
     # Drawing
 

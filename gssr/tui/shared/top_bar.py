@@ -17,6 +17,8 @@ from gssr.tui.shared.panel import Drawing
 from gssr.tui.view import View
 
 _ASCII = str.maketrans("○●◌✗■", ".*ox=")
+_LONGEST_SELECTION = 26
+"""Cells that the name of what is selected takes at most: a third of a line of 80."""
 _STATES: dict[str, tuple[str, Role]] = {
     "waiting": ("○ waiting", "dim"),
     "live": ("● live", "good"),
@@ -83,6 +85,12 @@ def _stopped(result: Result) -> str:
     return f"{clean(place_of(ranks[0]))} {ranks[0].how}{at}{more}"
 
 
+def _selected_text(result: Result, view: View) -> str:
+    """Name what is selected, or count it if it has no name or one that would take more than a third of a small terminal."""
+    is_short = 0 < cell_width(view.selected) <= _LONGEST_SELECTION
+    return view.selected if is_short else count(len(view.selection), result.noun)
+
+
 def pieces_of(result: Result, view: View) -> list[Span]:
     """List what there is to say besides state and name, each only if it applies, the most important first."""
     run, pieces = result.run, []
@@ -90,6 +98,10 @@ def pieces_of(result: Result, view: View) -> list[Span]:
         pieces.append(Span(f"lacks {len(result.ranks_missing):,} of {run.world_size:,} ranks", "bad"))
     if run is not None and result.ranks_stopped and (run.world_size or 1) > 1:
         pieces.append(Span(_stopped(result), "bad"))
+    if view.selection:
+        pieces.append(Span(f"looking at {_selected_text(result, view)}", "outlier"))
+    if view.filter and result.part is not None:
+        pieces.append(Span(f"only {clean(view.filter)}", "outlier"))
     if result.n_rows and (result.part is None or result.part.trace.profile is None):
         elapsed = (result.now if result.following else result.last) - result.first
         pieces.append(Span(length_text(result, elapsed)))
@@ -114,10 +126,6 @@ def pieces_of(result: Result, view: View) -> list[Span]:
             if level.name in ("gpus", "streams", "threads")
         ]
         pieces += [Span(source, "dim") for source in dict.fromkeys(each.format for each in result.part.trace.sources)]
-    if view.selection:
-        pieces.append(Span(f"looking at {view.selected or count(len(view.selection), result.noun)}", "outlier"))
-    if view.filter and result.part is not None:
-        pieces.append(Span(f"only {clean(view.filter)}", "outlier"))
     if result.is_live and not rolls(result):
         pieces.append(Span(window_text(result), "title"))
     clocks = list(dict.fromkeys(trace.clock_text for trace in result.traced))

@@ -28,7 +28,8 @@ ROLES: dict[Severity, Role] = {"critical": "bad", "warning": "outlier", "info": 
 _BAR = 24
 _BEYOND = 1.25
 """A bar goes on for so much beyond the larger of a number and its limit."""
-_COPIES = Span("   y copies it", "dim")
+_COPIES: Row = (Span("    y copies it", "dim"),)
+"""A line of its own, as a command is often as long as a line."""
 _COMMAND = re.compile(
     r"\b(?:gssr doctor|(?:gssr [a-z]+|nsys profile|ncu|rocprofv3|python -m \w+)"
     r"(?: (?:-\w+ (?!PROGRAM\b)[\w./]+(?= )|--?[\w=,.-]+|'[^']+'|[\w./-]*[./][\w./-]*[\w/-]|[a-z]+_[a-z_]+|[A-Z]{3,}))+)"
@@ -112,17 +113,17 @@ class VerdictCard(Drawing, Words, can_focus=True):
 
 def _advice_rows(verdict: Verdict, arrow: str, command: str) -> list[Row]:
     """Write what to do about a verdict: its sentences, the first after an ``arrow``, and each command on a line of its own.
-    At the one that can be copied, ``command``, is the key for it; it has a line at the end if no sentence names it so."""
+    Below the one that can be copied, ``command``, is the key for it; it has a line at the end if no sentence names it so."""
     rows: list[Row] = []
     for is_command, text in advice_parts(clean(verdict.advice)):
         if not is_command:
             rows.append((Span(f"{' ' if rows else arrow} ", "heading"), Span(text)))
         elif text == command:
-            rows.append((Span("  $ ", "dim"), Span(text, "good"), _COPIES))
+            rows += [(Span("  $ ", "dim"), Span(text, "good")), _COPIES]
             command = ""
         else:
             rows.append((Span("  $ ", "dim"), Span(text, "good")))
-    return [*rows, (Span("  $ ", "dim"), Span(command, "good"), _COPIES)] if command else rows
+    return [*rows, (Span("  $ ", "dim"), Span(command, "good")), _COPIES] if command else rows
 
 
 def command_of(verdict: Verdict) -> str:

@@ -80,7 +80,7 @@ def lines_of(result: Result, gpus: Ints, height: int, in_colour: bool) -> list[W
     found = []
     for at, first in enumerate(range(0, len(nodes), together)):
         own = nodes[first : first + together]
-        name = names[first] if together == 1 else f"{names[first]} +{len(own) - 1}"
+        name = names[first] if len(own) == 1 else f"{names[first]} +{len(own) - 1}"
         found.append(WallLine(name, np.concatenate(own), at * size, size))
     return found
 

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.widgets import Input
 
 from gssr.model.live.live_result import Query, Result
-from gssr.model.live.watched_trace import FINEST, MOST_COUNTERS
+from gssr.model.live.watched_trace import MOST_COUNTERS
 from gssr.tui.keys import key
 from gssr.tui.shared.search_line import SearchLine, SearchPane
 from gssr.tui.shared.wall import gpus_shown, lines_of
@@ -21,6 +21,7 @@ from gssr.tui.time.trace_lanes import TraceLanes
 from gssr.tui.time.trace_lines import TraceLines
 from gssr.tui.time.tracks import Tracks
 from gssr.tui.time.wall import TimeWall
+from gssr.tui.time.window import in_cells_of_time
 from gssr.tui.view import View
 
 _NO_TRACE = "This run has no trace; gssr tui --attach TRACE lays one over it."
@@ -76,9 +77,8 @@ class TimePane(SearchPane):
 
     def _of_trace(self, query: Query) -> Query:
         """Add to the query as many lines of a trace as can be in sight, and columns as wide as a cell."""
-        width = query.width if query.span is None else max(query.span / query.columns, FINEST)
         room = max(self.query_one(TraceLines).content_size.height, self.app.size.height // 2)
-        return replace(query, rows=2 * room + MOST_COUNTERS, width=width)
+        return replace(in_cells_of_time(query), rows=2 * room + MOST_COUNTERS)
 
     def show(self, results: Sequence[Result], view: View) -> None:
         """Draw the first result: the wall for a recording, for a trace its lines, or its tracks if a selection is

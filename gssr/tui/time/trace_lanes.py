@@ -112,17 +112,17 @@ class TraceLanes(TraceRows):
         n = len(shares)
         in_marks = self.palette.colourless or self.glyphs.levels.isascii()
         name = in_ascii(short_name(part.trace.names[int(own.name[item])])) if n >= _LEAST_NAME else ""
+        edge = "" if n < _LEAST_NAME else "|" if in_marks else "▏"  # also room for the end of a line from the launch
         if picked:
             look = Style(reverse=True, bold=True)
-            return [[Segment(f"{name:<{n}}"[:n], look)], *[[Segment(" " * n, look)]] * (tall - 1)]
+            return [[Segment(f"{edge}{name}".ljust(n)[:n], look)], *[[Segment(" " * n, look)]] * (tall - 1)]
         if in_marks:
-            edge = "|" if n >= _LEAST_NAME else ""
             below = [[Segment(state.mark * n, style)]] * (tall - 1)
             return [[Segment(f"{edge}{name[: n - 1]}".ljust(n, state.mark)[:n], style)], *below]
         if n >= _LEAST_NAME:
             ground = ON_BLOCKS + Style(bgcolor=style.color)
-            below = [[Segment(f"▏{' ' * (n - 1)}", ground)]] * (tall - 1)
-            return [[Segment(f"▏{fit(name, n - 1, ''):<{n - 1}}", ground)], *below]
+            below = [[Segment(edge.ljust(n), ground)]] * (tall - 1)
+            return [[Segment(f"{edge}{fit(name, n - 1, ''):<{n - 1}}", ground)], *below]
         levels = self.glyphs.levels
         eighths = [max(round(share * tall * len(levels)), 1) for share in shares]
         rows = []

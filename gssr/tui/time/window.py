@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gssr.model.findings.notes import FINEST
-from gssr.model.live.live_result import Result
+from gssr.model.live.live_result import Query, Result
 from gssr.report.live.time_cells import Cells, cells_of
 from gssr.tui.view import View
 
@@ -28,6 +28,14 @@ def cells_wanted(result: Result, view: View, n: int) -> Cells:
         return cells
     end = result.last if view.end is None else view.end
     return Cells(end - (view.span or result.last - result.first), end, cells.n, False)
+
+
+def in_cells_of_time(query: Query) -> Query:
+    """Return the query of a trace in which the columns are as wide as the cells of Time, so that whoever asks for the same
+    view has the same window."""
+    from gssr.model.live.watched_trace import FINEST as FINEST_OF_TRACES  # readers of traces take long to import
+
+    return query if query.span is None else replace(query, width=max(query.span / query.columns, FINEST_OF_TRACES))
 
 
 def least_span(result: Result, start: float, n: int) -> float:
