@@ -518,7 +518,7 @@ class LiveScreen(KeysInOrder):
             query = replace(query, span=columns * cell, width=cell)
         queries = [query] + [None] * (len(self._watches) - 1)
         if view.screen == "compare" and len(self._watches) > 1:
-            from gssr.model.compare.alignment import aligned
+            from gssr.model.live.alignment import aligned
 
             pair = (*self.results[:2], None, None)
             queries[0], queries[self._other] = aligned(query, view.align, pair[0], pair[1])

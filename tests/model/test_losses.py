@@ -804,7 +804,13 @@ def test_a_gpu_that_always_draws_less_than_the_others_does_not_wait_for_them() -
     """One GPU is held at two thirds of its clock, or its node feeds it half of the work: it has one level of power."""
     moments = np.random.default_rng(11).random((8, N))
     own = np.arange(8)[:, None] == 6
-    shared = {"host": {}, "workload": {}, "without": ("sm_active", "sm_occupancy"), "gr_engine_active": 0.97, "width": 30.0}
+    shared = {
+        "host": {},
+        "workload": {},
+        "without": ("sm_active", "sm_occupancy"),
+        "gr_engine_active": 0.97,
+        "width": 30.0,
+    }
     clock = np.where(own, 1350.0, 1980.0)
     told = of(evidence(power_usage=np.where(own, 240.0, 600.0), sm_clock=clock, **shared))
     assert told.shares("communication") == 0

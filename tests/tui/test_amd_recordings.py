@@ -36,7 +36,9 @@ from gssr.store.read.recording import open_recording
 from gssr.tui.app import LiveScreen
 from tests.looking import live_screen, seen, work
 
-NVIDIAS = re.compile(r"nvidia-smi|dcgmi|DCGM|CUDA|\bNCCL|NVLink|\bSMs?\b|Hopper|GPM|nsys|\bMIG\b|cudaMem| -q\b| -d [A-Z]")
+NVIDIAS = re.compile(
+    r"nvidia-smi|dcgmi|DCGM|CUDA|\bNCCL|NVLink|\bSMs?\b|Hopper|GPM|nsys|\bMIG\b|cudaMem| -q\b| -d [A-Z]"
+)
 TOLD = {metric.name for metric in METRICS if metric.amd}
 CAP = {"AMD Instinct MI300X": 750.0, "AMD Instinct MI250X": 560.0, "NVIDIA H100 80GB HBM3": 700.0}
 BY_MI300X, BY_MI250X, BY_H100 = CAP

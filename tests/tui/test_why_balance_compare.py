@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from textual.pilot import Pilot
 
 from gssr.backends.synthetic.bulk import generate
-from gssr.model.compare.alignment import aligned, shares_columns
+from gssr.model.compare.comparison import analyze_to_compare, compare
+from gssr.model.live.alignment import aligned, shares_columns
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.live.watched_recording import WatchedRecording
@@ -21,8 +23,11 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
 from gssr.render.scale import percent
+from gssr.report.compared_figures import compared_figures, figure_text
 from gssr.report.live.run_effects import effects, outcome_of_sentence, sentence, use_change
+from gssr.report.live.times_of_run import part_text
 from gssr.report.live.unevenness import costs, reads_as
+from gssr.store.read.recording import open_recording
 from gssr.tui.app import LiveScreen
 from gssr.tui.balance.gpu_bars import GpuBars
 from gssr.tui.compare.curves import Curves
@@ -35,9 +40,11 @@ from gssr.tui.why.account import AccountTree, items_of
 from gssr.tui.why.causes import Causes
 from tests import looking
 from tests.fakes.frames import frame_of
+from tests.fakes.planted import START
 from tests.looking import open_tab, seen, until
 
 _WHOLE = Query(causes=TABLE)
+_COMPARED = Query(columns=80, causes=TABLE)
 Work = Callable[[Pilot[int], LiveScreen], Awaitable[None]]
 
 
@@ -225,10 +232,10 @@ def test_bars_are_sorted_and_lead_to_their_gpu_and_nodes_to_theirs(plants: dict[
 # Compare
 
 
-def pair(plants: dict[str, str], first: str, second: str) -> tuple[Result, Result]:
+def pair(plants: dict[str, str], first: str, second: str, asked: Query = _COMPARED) -> tuple[Result, Result]:
     one = two = None
     for _ in range(2):
-        queries = aligned(Query(columns=80, causes=TABLE), "start", one, two)
+        queries = aligned(asked, "start", one, two)
         one, two = judged(plants[first], queries[0]), judged(plants[second], queries[1])
     assert one is not None and two is not None and shares_columns(one, two)
     return one, two
@@ -241,10 +248,46 @@ def test_the_sentence_is_judged_by_time_and_by_where_the_gpu_time_goes(plants: d
     assert "B takes 16.7 % less time" in said and f"{label} 2.7 % → 0.7 %" in said and "score" not in said
     assert outcome_of_sentence(one, two) == "better" and outcome_of_sentence(two, one) == "worse"
     found = effects(one, two)
-    assert [(each.first, each.second) for each in found if each.name == label] == [("2.7 %", "0.7 %")]
+    assert [(each.first, each.second, each.unit) for each in found if each.name == label] == [("2.7", "0.7", "%")]
     assert [each.outcome for each in found[:2]] == ["better", "better"] and found[0].weight >= found[1].weight
     assert all(each.outcome == "within noise" for each in effects(one, one) if each.outcome != "unknown")
     assert "as long as A" in sentence(one, one) and "score" in sentence(one, one)
+
+
+def test_the_screen_lists_what_the_command_lists_with_the_same_noise_and_outcomes(plants: dict[str, str]) -> None:
+    analysed = []
+    for name in ("before", "after"):
+        with closing(open_recording(plants[name])) as recording:
+            analysed.append(analyze_to_compare(recording.runs[-1], TABLE))
+    comparison = compare(*analysed)
+    found = {each.name: each for each in effects(*pair(plants, "before", "after"))}
+    for label, unit, change in compared_figures(comparison).values():
+        shown = found.pop(label)
+        texts = tuple(figure_text(unit, value) for value in (change.a, change.b, change.noise))
+        assert (shown.first, shown.second, shown.noise, shown.outcome) == (*texts, change.outcome)
+    certain = {each.category.label: each for each in comparison.breakdown if each.is_certain}
+    assert found.keys() == certain.keys()
+    assert found["before the first work"].outcome == "better"
+
+
+@pytest.mark.parametrize("end", [None, START + 300.0])
+def test_a_window_is_the_one_of_other_screens_and_no_total_of_it_is_better(
+    plants: dict[str, str], end: float | None
+) -> None:
+    asked = Query(columns=80, causes=TABLE, span=60.0, end=end)
+    one, two = pair(plants, "after", "before", asked)
+    elsewhere = judged(plants["after"], asked)
+    assert (one.window.start, one.window.end) == (elsewhere.window.start, elsewhere.window.end)
+    assert part_text(one) == part_text(elsewhere)
+    assert two.window.start - two.first == pytest.approx(one.window.start - one.first, abs=one.grid.width)
+    outcomes = {each.name: each.outcome for each in effects(one, two)}
+    assert {outcomes[name] for name in ("duration", "GPU-hours", "energy")} == {"unknown"}
+    assert "SM active" in outcomes and outcome_of_sentence(one, two) == "unknown"
+
+
+def test_of_a_window_after_the_end_of_the_other_run_nothing_is_compared(plants: dict[str, str]) -> None:
+    one, two = pair(plants, "before", "after", Query(columns=80, causes=TABLE, span=60.0))
+    assert effects(one, two) == [] and sentence(one, two) == "B has nothing in this window."
 
 
 def test_a_run_whose_gpus_do_less_is_not_called_better_nor_one_worse_for_doing_more(
@@ -256,7 +299,7 @@ def test_a_run_whose_gpus_do_less_is_not_called_better_nor_one_worse_for_doing_m
     assert use_change(worked, unused) == -1 and use_change(unused, worked) == 1 and use_change(worked, worked) == 0
     assert outcome_of_sentence(worked, unused) == "lower" and outcome_of_sentence(unused, worked) == "higher"
     said = sentence(worked, unused)
-    assert "B takes 24.9 % less time" in said and "GPUs that did nothing 0.0 % → 100.0 %" in said
+    assert "B takes 25.0 % less time" in said and "GPUs that did nothing 0.0 % → 100.0 %" in said
     assert said.endswith("score 0.600 → 0.000.")
     outcomes = {each.name: each.outcome for each in effects(worked, unused)}
     assert {outcomes[name] for name in ("duration", "GPU-hours", "energy", "idle while other GPUs work")} == {"lower"}

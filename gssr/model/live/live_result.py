@@ -14,6 +14,7 @@ from gssr.metrics import DETECTION_METRICS, HELD_DOWN
 from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imbalance_between, score_of_medians
 from gssr.model.findings.outlier_gpus import culprits, outlier_gpus
 from gssr.model.results import (
+    Analysis,
     Grid,
     HostUse,
     Imbalance,
@@ -67,8 +68,8 @@ class Query:
     ``activity``: look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted,
     () for all. ``rows``: how many lines the timeline may have, 0 for none; ``grouped``: a line holds similar GPUs.
     ``energy``: tell what the GPUs' counters say of the window. ``causes``: the rules that judge the window, None for no
-    judgement. ``beside``: tell also what the nodes did in the window and in the cursor's column. ``score_columns``: how many
-    columns the score's curve may have, 0 for none.
+    judgement; ``analysis``: analyse it, too, as ``gssr compare`` does. ``beside``: tell also what the nodes did in the
+    window and in the cursor's column. ``score_columns``: how many columns the score's curve may have, 0 for none.
 
     Of traces only: ``level``: what the lines are (None: the trace's own first); ``opened``: show the one GPU asked for
     track by track; ``tables``: make tables of names; ``only``: which intervals count; ``alike``: lines are bands of
@@ -91,6 +92,7 @@ class Query:
     causes: RuleTable | None = None
     beside: bool = False
     score_columns: int = 0
+    analysis: bool = False
     level: "LevelName | None" = None
     opened: bool = False
     tables: bool = False
@@ -183,7 +185,8 @@ class Result:
     this (unix s) nothing finer than 10 s is known, because samples were not kept. ``ranks_missing``: of the run's ranks
     those that are not in the recording (yet), as far as is known; ``ranks_stopped``: those that were lost or failed, the
     first of them first. ``judgement``: the newest on this window and the GPUs asked for, of a growing run some seconds old;
-    None where there is none yet. ``part``: None but of a trace, whose times are seconds after the trace's own zero.
+    None where there is none yet; ``analysis``: what it is compared with another run by, None where nobody asked or there is
+    none yet. ``part``: None but of a trace, whose times are seconds after the trace's own zero.
     ``score_curve``: the score of all GPUs together over the window, a grid of one row; None where nobody asked, or its
     metrics were not measured. ``newest`` [n_metrics, n_gpus]: the newest value of each of ``whole.names``, NaN without any;
     None where the run does not grow. ``by_node``: a metric of the nodes is shown, and each of the ``gpus`` stands for one;
@@ -229,6 +232,7 @@ class Result:
     ranks_missing: tuple[int, ...] = ()
     ranks_stopped: tuple[RankEnd, ...] = ()
     judgement: Judgement | None = None
+    analysis: Analysis | None = None
     part: TracePart | None = None
     newest: Floats | None = None
     by_node: bool = False

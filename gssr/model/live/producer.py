@@ -110,4 +110,4 @@ class Producer(threading.Thread):
         known = self.judge.answer_to(frame)
         if known is None or known.question.state != frame.state:
             return self.judge.shown(frame)
-        return frame.with_judgement(known.judgement)
+        return known.added_to(frame)

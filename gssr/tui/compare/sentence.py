@@ -1,6 +1,6 @@
 """Whether B is better, in one sentence, and which two runs they are."""
 
-from gssr.model.compare.alignment import seconds
+from gssr.model.live.alignment import seconds
 from gssr.model.live.live_result import Result
 from gssr.render.cells import at_most, clean, fit, wrap
 from gssr.render.glyphs import in_ascii
