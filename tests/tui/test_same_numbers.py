@@ -17,6 +17,8 @@ from gssr.model.live.live_result import Query
 from gssr.model.results import Place
 from gssr.model.traces.trace_results import TYPES
 from gssr.model.verdicts.rules import TABLE
+from gssr.render.clock import duration
+from gssr.report.live.times_of_run import window_text
 from gssr.traces.open import open_traces
 from gssr.traces.timeline import BUSY, Category, Kind
 from tests.fakes.planted import PLANTS, START
@@ -60,6 +62,7 @@ def test_page_and_screen_state_the_same_numbers(plants, capsys, name, window) ->
         {flag: page["clock_event_reasons"][flag] for flag in THROTTLES}
     )
     if window is None:
+        assert window_text(frame) == f"whole run, {duration(page['duration_s'])}"
         assert (frame.n_rows, int(frame.n_gaps.sum())) == (page["n_samples"], page["n_gaps"])
     assert [event._asdict() for event in frame.events] == page["events"]
     assert frame.ranks_missing == tuple(page["ranks_missing"] or ())

@@ -20,6 +20,7 @@ from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Finding, Judgement, Verdict
 from gssr.model.verdicts.rules import TABLE
+from gssr.render.breakdown import LEAST_TOLD
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
 from gssr.render.scale import percent
@@ -98,10 +99,13 @@ def test_the_account_is_a_tree_that_opens_to_gpus(plants: dict[str, str]) -> Non
     frame = judged(plants["before"])
     assert frame.judgement is not None and frame.judgement.breakdown is not None
     items = items_of(frame.judgement.breakdown, frame)
-    assert sum(item.share for item in items) == pytest.approx(1.0, abs=0.02)
+    assert sum(item.share for item in items) == pytest.approx(1.0, abs=LEAST_TOLD)
+    seconds = sum(item.hours for item in items) * 3600
+    assert seconds == pytest.approx(frame.judgement.breakdown.gpu_seconds, rel=LEAST_TOLD)
     idle = next(item for item in items if item.name == "is idle")
     imbalance = next(item for item in idle.below if item.category == "idle.imbalance")
-    assert imbalance.below[0].name == "nid000002:1"
+    assert imbalance.below[0].name == "nid000002:1" and "other GPUs" in imbalance.below[-1].name
+    assert sum(gpu.share for gpu in imbalance.below) == pytest.approx(imbalance.share, abs=LEAST_TOLD)
 
     async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
         await pilot.press("5")
@@ -152,7 +156,8 @@ def test_the_command_ends_where_the_sentence_goes_on(advice: str, command: str) 
     ("name", "says"),
     [
         ("straggler", "nid000007:2 below the others"), ("slow_node", "constant: node nid000003"),
-        ("rotating", "rotates: some GPU is behind"), ("late_start", "for 20.0 % of the time: node nid000005"),
+        ("rotating", "rotates: some GPU is behind"),
+        ("late_start", "for 20.0 % of the time: node nid000005 below the others, over all of the time 65.6 %"),
     ],
 )  # fmt: skip
 def test_each_cause_is_named_with_its_cost(plants: dict[str, str], name: str, says: str) -> None:
@@ -161,7 +166,9 @@ def test_each_cause_is_named_with_its_cost(plants: dict[str, str], name: str, sa
     found, breakdown = frame.unevenness.imbalance, frame.judgement and frame.judgement.breakdown
     assert found.resolved is not None and breakdown is not None
     waits, said = breakdown.share("idle.imbalance") + breakdown.share("communication.waiting"), costs(frame, found)
-    assert said.startswith(f"{percent(waits)} of the GPU time is seen as waiting for others. ")
+    assert said.startswith(
+        f"In {percent(waits)} of the GPU time a GPU idles or waits in communication while others work. "
+    )
     assert f" {percent(found.resolved)} less than if " in said
 
 

@@ -259,6 +259,17 @@ class Result:
         return newest
 
     @property
+    def duration(self) -> float:
+        """The length of the run, s: of one that has ended as it was recorded of the workload, as pages tell it; else, and of
+        traces, from the first sample to the newest."""
+        run = self.run
+        if self.part is not None or self.state != "ended" or run is None:
+            return self.last - self.first
+        begun = self.first if run.started_at is None else run.started_at
+        ended = self.last if run.ended_at is None else run.ended_at
+        return max(ended - begun, 0.0)
+
+    @property
     def noun(self) -> str:
         """The word for one of ``gpus``: a node if nodes are shown, in traces also a stream or a thread."""
         if self.by_node:
