@@ -13,6 +13,8 @@ import pytest
 from textual.pilot import Pilot
 
 from gssr.backends.synthetic.bulk import generate
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import positions_of
 from gssr.model.compare.comparison import analyze_to_compare, compare
 from gssr.model.live.alignment import aligned, shares_columns
 from gssr.model.live.live_result import Query, Result
@@ -25,6 +27,7 @@ from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
 from gssr.render.scale import percent
 from gssr.report.compared_figures import compared_figures, figure_text
+from gssr.report.live.gpu_columns import CLASS, columns_of
 from gssr.report.live.run_effects import effects, outcome_of_sentence, sentence, use_change
 from gssr.report.live.times_of_run import part_text
 from gssr.report.live.unevenness import costs, reads_as
@@ -114,7 +117,7 @@ def test_the_account_is_a_tree_that_opens_to_gpus(plants: dict[str, str]) -> Non
         text = seen(app)
         assert "±" in text and "computes on tensor cores" in text and "nid000002:1  " not in text
         account.focus()
-        await pilot.press("end", "up", "enter")
+        await pilot.press("end", "up", "up", "enter")  # below it stand "before the first work" and "in smaller parts"
         await until(pilot, lambda: "nid000002:1  " in seen(app))
 
     work([plants["before"]], steps, (200, 60))
@@ -212,6 +215,16 @@ def test_of_a_run_that_grows_names_keep_their_order_over_differences_that_cannot
         values[[3, 7]] = full * np.array([[0.3 + 0.001 * (second % 2)], [0.301 - 0.001 * (second % 2)]])
         frame = frame_of(values, width=1.0, metric=metric, state="live")
         assert "2 GPUs: nid000001:3, nid000002:3 below" in balance(frame, orders)
+
+
+def test_what_a_gpu_does_most_is_of_the_branch_with_most_of_its_time(plants: dict[str, str]) -> None:
+    """A GPU that works in two ways for most of the time was said to idle, which was the largest single category."""
+    frame = judged(plants["slow_node"])
+    assert frame.judgement is not None and frame.judgement.breakdown is not None
+    most = columns_of(frame)[CLASS]
+    for gpu, seconds in enumerate(frame.judgement.breakdown.by_gpu):
+        (shown,) = [each for each in CATEGORIES if each.short == most.text(frame, gpu)]
+        assert seconds[positions_of(shown.branch)].sum() >= seconds.sum() / 2
 
 
 def test_bars_are_sorted_and_lead_to_their_gpu_and_nodes_to_theirs(plants: dict[str, str]) -> None:
