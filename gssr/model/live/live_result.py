@@ -67,7 +67,7 @@ class Query:
     the narrowest that will do. ``cursor``: the time (unix s) whose column is looked at with all metrics, or None.
     ``activity``: look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted,
     () for all. ``rows``: how many lines the timeline may have, 0 for none; ``grouped``: a line holds similar GPUs.
-    ``energy``: tell what the GPUs' counters say of the window. ``causes``: the rules that judge the window, None for no
+    ``causes``: the rules that judge the window, None for no
     judgement; ``analysis``: analyse it, too, as ``gssr compare`` does. ``beside``: tell also what the nodes did in the
     window and in the cursor's column. ``score_columns``: how many columns the score's curve may have, 0 for none.
 
@@ -88,7 +88,6 @@ class Query:
     gpus: tuple[int, ...] = ()
     rows: int = 0
     grouped: bool = True
-    energy: bool = False
     causes: RuleTable | None = None
     beside: bool = False
     score_columns: int = 0
@@ -227,7 +226,6 @@ class Result:
     timeline: GridLines | None = None
     coming: Flags | None = None
     reread: float | None = None
-    energy_j: float | None = None
     thinned: float = -math.inf
     ranks_missing: tuple[int, ...] = ()
     ranks_stopped: tuple[RankEnd, ...] = ()
