@@ -28,7 +28,7 @@ def judged(path: str, query: Query) -> Result:
     with closing(WatchedRecording(path)) as watch:
         frame = watch.look(replace(query, causes=TABLE))
     asked = asked_of(frame)
-    return frame if asked is None else replace(frame, judgement=answer(asked))
+    return frame if asked is None else answer(asked).added_to(frame)
 
 
 class Fixed(Watch):

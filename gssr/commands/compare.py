@@ -234,11 +234,7 @@ def _analyses(
         RecordingError: a recording can't be read.
         ValueError: a run is not there.
     """
-    from dataclasses import replace
-
-    from gssr.model.analyze import analyze
-    from gssr.model.compare.comparison import OPTIONS as WANTED
-    from gssr.model.compare.comparison import compared
+    from gssr.model.compare.comparison import analyze_to_compare
     from gssr.store.read.freed_memory import keep_freed
     from gssr.store.read.recording import open_recording
 
@@ -246,7 +242,7 @@ def _analyses(
     names: list[str] = []
     analyses: list[Analysis] = []
     damage: list[str] = []
-    wanted, bar = replace(WANTED, rules=rules), ProgressBar("comparing")
+    bar = ProgressBar("comparing")
     try:
         for at, text in enumerate(files):
             file, run = with_run(text)
@@ -261,7 +257,7 @@ def _analyses(
                     bar.show((at + done / len(readers)) / len(files))
                     several = len(recording.runs) > 1
                     names.append(f"{file}@{recording.runs.index(reader) + 1}" if several else file)
-                    analyses.append(compared(analyze(reader, wanted)))
+                    analyses.append(analyze_to_compare(reader, rules))
                 damage += [recording.damage] if recording.damage else []
             del recording, readers, reader  # two may be too much
     finally:

@@ -18,6 +18,10 @@ from gssr.render.scale import percent
 LEAST_SHOWN = 0.005
 """A smaller share of the GPU time has no row of its own and no part of the bar that could be seen."""
 
+LEAST_TOLD = 0.0005
+"""What has no row of its own is told as a sum, so that all rows add up to 100 %: from 0.1 % on, as it is printed."""
+SMALLER_PARTS = "in smaller parts"
+
 
 class CategoryLook(NamedTuple):
     """How a category looks: the ``role`` of its text, its ``colour`` in pictures (#rrggbb), and the ``mark`` (in UTF-8, and

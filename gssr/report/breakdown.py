@@ -5,7 +5,15 @@ import numpy as np
 from gssr.model.breakdown.categories import CATEGORIES, POSITIONS
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.results import LeadingLoss
-from gssr.render.breakdown import LEAST_SHOWN, LOOKS, breakdown_bar, headline, shown_categories
+from gssr.render.breakdown import (
+    LEAST_SHOWN,
+    LEAST_TOLD,
+    LOOKS,
+    SMALLER_PARTS,
+    breakdown_bar,
+    headline,
+    shown_categories,
+)
 from gssr.render.cells import wrap
 from gssr.render.clock import duration, exact
 from gssr.render.glyphs import Glyphs, glyph_set
@@ -14,8 +22,6 @@ from gssr.render.scale import percent
 from gssr.render.table import Cell, TableColumn, table
 from gssr.report.page import PageOptions, section
 
-_LEAST_TOLD = 0.0005
-"""What has no row of its own is told as a sum, so that all rows add up to 100 %: from 0.1 % on, as it is printed."""
 _ROUNDING = 1e-9
 """By this much the sum of two shares may miss the same sum made elsewhere."""
 _ABOUT_SECONDS = 5.0
@@ -78,10 +84,10 @@ def _table(breakdown: Breakdown, options: PageOptions, marks: Glyphs) -> list[Ro
             ]
         )  # fmt: skip
     rest = 1 - float(shares[shown].sum())
-    if rest >= _LEAST_TOLD:
+    if rest >= LEAST_TOLD:
         left = float(seconds.sum() - seconds[shown].sum())
         error = [""] if has_error else []
-        rows.append([(Span("  "), Span("in smaller parts")), percent(rest), *error, spell(left), ""])
+        rows.append([(Span("  "), Span(SMALLER_PARTS)), percent(rest), *error, spell(left), ""])
     return table(columns, rows, options.width, marks)
 
 

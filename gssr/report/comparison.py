@@ -5,9 +5,8 @@ The first run is A; every other one is compared with it.
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 
-from gssr.gpu_vendors import maker_of, say, speaking_of, spoken
+from gssr.gpu_vendors import maker_of, speaking_of
 from gssr.metrics import best_measured
 from gssr.model.compare.comparison import (
     CategoryChange,
@@ -15,7 +14,6 @@ from gssr.model.compare.comparison import (
     FigureChange,
     Outcome,
     Turn,
-    is_same_job,
     score_of_phases,
     turned,
 )
@@ -27,8 +25,9 @@ from gssr.render.clock import axis_text, duration
 from gssr.render.columns import SAME, average_into_columns, difference_strip, strip
 from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, Unit, fixed, metric_of, percent, scale_text, signed, unit_of
+from gssr.render.scale import NONE, Unit, fixed, metric_of, percent, scale_text, signed
 from gssr.render.table import Cell, TableColumn, table
+from gssr.report.compared_figures import compared_figures, figure_text
 from gssr.report.page import PageOptions, drawn, full_scale, gpus_and_nodes_text, section
 from gssr.report.time_change import compare_times
 
@@ -45,14 +44,6 @@ _LOOKS: dict[Outcome, tuple[str, Role]] = {
 _PAIRED: dict[By, str] = {"place": "paired by place", "uuid": "paired by UUID", "order": "paired in their order"}
 
 
-_TOTALS: dict[str, tuple[str, Unit]] = {
-    "score": ("score", Unit("", 1.0, 3)),
-    "imbalance": ("imbalance, SM active", Unit("%", 100.0, 1)),
-    "duration_s": ("duration", Unit("s", 1.0, 1)),
-    "gpu_hours": ("GPU-hours", Unit("", 1.0, 3)),
-    "energy_j": ("energy", Unit("kJ", 1e-3, 2)),
-}
-"""What totals are called, and how they are shown."""
 _Line = tuple[str, Unit, list[FigureChange]]
 """What a number is called, how it is shown, and its change in each of the compared runs."""
 
@@ -126,7 +117,7 @@ def _who(letter: str, name: str, run: Analysis, width: int, marks: Glyphs) -> li
 def _in_words(letter: str, each: Comparison, width: int) -> list[Row]:
     """Say in one sentence how the run's time compares with A's, if both ended alike, and whether it is better than A by
     its score, or that it can't be judged. The score of another command is only higher or lower."""
-    score, took = _shown_score(each), each.totals["duration_s"]
+    score, took = each.score, each.totals["duration_s"]
     time = ""
     if took.a and took.b is not None and took.noise is not None:
         time = f"{compare_times(letter, took.a, took.b)}; "
@@ -146,15 +137,6 @@ def _in_words(letter: str, each: Comparison, width: int) -> list[Row]:
     return wrap(text, width, role=_LOOKS[score.outcome][1] if score.outcome != "within noise" else "plain")
 
 
-def _shown_score(each: Comparison) -> FigureChange:
-    """Return the change of the score as people read it: only higher or lower, neither better nor worse, if the runs are not
-    of the same command and label."""
-    score = each.score
-    if score.outcome not in ("better", "worse") or is_same_job(each.a.run, each.b.run):
-        return score
-    return replace(score, outcome="higher" if score.outcome == "better" else "lower")
-
-
 def _paired(each: Comparison) -> str:
     """Say by what the GPUs were paired, for the end of a sentence; "" if both runs have a single GPU or none."""
     if len(each.a.gpus) < 2 and len(each.b.gpus) < 2:
@@ -168,23 +150,12 @@ def _about(part: Sequence[Comparison]) -> str:
     return "+ better - worse > higher < lower = noise"
 
 
-def _text(unit: Unit, value: float | None, with_sign: bool = False) -> str:
-    """Write a number of this unit; NONE for None."""
-    return (signed if with_sign else fixed)(None if value is None else value * unit.factor, unit.decimals)
-
-
 def _numbers(letters: str, part: Sequence[Comparison], options: PageOptions, marks: Glyphs) -> list[Row]:
     """Draw the totals and then the metrics that all of these comparisons have, as a table."""
-    names = list(dict.fromkeys(name for each in part for name in each.metrics))
-    lines: list[_Line] = [
-        (say(spoken(), label), unit, [_shown_score(each) if name == "score" else each.totals[name] for each in part])
-        for name, (label, unit) in _TOTALS.items()
-    ]
-    for name in names:
-        metric = metric_of(name)
-        found = [each.metrics[name] for each in part if name in each.metrics]
-        if len(found) == len(part):
-            lines.append((metric.label, unit_of(metric), found))
+    figures = [compared_figures(each) for each in part]
+    names = dict.fromkeys(name for own in figures for name in own)
+    of_all = [[own[name] for own in figures] for name in names if all(name in own for own in figures)]
+    lines: list[_Line] = [(own[0].label, own[0].unit, [each.change for each in own]) for own in of_all]
     return (_one if len(part) == 1 else _several)(letters, lines, options.width, marks)
 
 
@@ -198,11 +169,11 @@ def _one(letters: str, lines: Sequence[_Line], width: int, marks: Glyphs) -> lis
     rows: list[list[Cell]] = []
     for label, unit, (change,) in lines:
         relative = signed(None if change.relative is None else 100 * change.relative, 1)
-        noise = NONE if change.noise is None else _text(unit, change.noise)
+        noise = NONE if change.noise is None else figure_text(unit, change.noise)
         role = _LOOKS[change.outcome][1]
         rows.append([
-            label, (Span(unit.name, "dim"),), _text(unit, change.a), (Span(_text(unit, change.b), "value"),),
-            _text(unit, change.difference, with_sign=True), (Span(noise, "dim"),), (Span(relative, "dim"),),
+            label, (Span(unit.name, "dim"),), figure_text(unit, change.a), (Span(figure_text(unit, change.b), "value"),),
+            figure_text(unit, change.difference, with_sign=True), (Span(noise, "dim"),), (Span(relative, "dim"),),
             (Span(change.outcome, role),),
         ])  # fmt: skip
     return table(head, rows, width, marks)
@@ -214,10 +185,10 @@ def _several(letters: str, lines: Sequence[_Line], width: int, marks: Glyphs) ->
     head += [TableColumn(f"{letter}  ", "right") for letter in letters]
     rows: list[list[Cell]] = []
     for label, unit, changes in lines:
-        cells: list[Cell] = [label, (Span(unit.name, "dim"),), _text(unit, changes[0].a)]
+        cells: list[Cell] = [label, (Span(unit.name, "dim"),), figure_text(unit, changes[0].a)]
         for change in changes:
             sign, role = _LOOKS[change.outcome]
-            cells.append((Span(_text(unit, change.b), "value"), Span(f" {sign}", role)))
+            cells.append((Span(figure_text(unit, change.b), "value"), Span(f" {sign}", role)))
         rows.append(cells)
     return table(head, rows, width, marks, gap=2)
 

@@ -16,7 +16,7 @@ from gssr.tui.time.window import cells_wanted, scrubbed, zoomed
 from gssr.tui.view import Scene, View, inside
 
 if TYPE_CHECKING:
-    from gssr.model.compare.alignment import Alignment
+    from gssr.model.live.alignment import Alignment
     from gssr.model.traces.levels import LevelName
 
 WINDOWS = (60.0, 300.0, 900.0, 3600.0)
@@ -185,7 +185,7 @@ def _align(scene: Scene) -> View:
     """Align the two runs at the next of: their starts, where they begin to work, and, if every result has marks, a
     mark; after the last one the first. While the other run's result is missing (None), only this one's marks count."""
     both = [frame for frame in (scene.frame, scene.other) if frame is not None]
-    from gssr.model.compare.alignment import marks
+    from gssr.model.live.alignment import marks
 
     ways: list[Alignment] = ["start", "activity", *(["mark"] if all(map(marks, both)) else [])]  # type: ignore[list-item]
     at = ways.index(scene.view.align) if scene.view.align in ways else -1

@@ -40,7 +40,7 @@ def queries_of_all(
     columns; ``other`` is the index of the second."""
     queries = [query] + [None] * (n_recordings - 1)
     if view.screen == "compare" and n_recordings > 1:
-        from gssr.model.compare.alignment import aligned
+        from gssr.model.live.alignment import aligned
 
         first, second = (*results[:2], None, None)[:2]
         queries[0], queries[other] = aligned(query, view.align, first, second)

@@ -9,7 +9,7 @@ from gssr.arrays import Ints
 from gssr.model.live.live_result import Query, Result
 
 if TYPE_CHECKING:
-    from gssr.model.compare.alignment import Alignment
+    from gssr.model.live.alignment import Alignment
     from gssr.model.traces.levels import LevelName
 
 ScreenName = Literal["job", "gpus", "time", "balance", "why", "compare", "calls"]

@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_worse_is_said_and_by_itself_is_no_failure(folder: Path) -> None:
     done = gssr("compare", "good.sql", "bad.sql", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1].endswith("outcome=worse")
+    assert done.stdout.splitlines()[-1].endswith("outcome=lower")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from gssr.model.compare.comparison import (
 from gssr.model.compare.pairs import pairs
 from gssr.model.results import Analysis, Finding, Phase, Verdict
 from gssr.render.roles import text_of
-from gssr.report.comparison import comparison_page
+from gssr.report.comparison import closing_line, comparison_page
 from gssr.report.comparison_json import document
 from gssr.report.page import PageOptions
 from gssr.store.read.recording import open_recording
@@ -112,11 +112,13 @@ def test_the_score_of_another_program_is_neither_better_nor_worse(other: dict[st
     found = compare(a, replace(b, run=b.run._replace(**other)))
     (told,) = document(["a", "b"], [found], [])["comparisons"]
     page = "\n".join(text_of(row) for row in comparison_page(["a", "b"], [found], PageOptions(width=200)))
-    sentence = "scores of different programs can't be compared"
+    (differs,) = other
+    sentence = f"not the same {differs} in A and B: scores of different programs can't be compared"
     assert sentence in page and any(sentence in note for note in told["notes"])
     assert "B's score is higher" in page and "better than A" not in page
     (row,) = [line for line in page.splitlines() if line.startswith("score")]
-    assert row.rstrip().endswith("higher")
+    assert row.rstrip().endswith("higher") and told["outcome"] == told["score"]["outcome"] == "higher"
+    assert closing_line("B", found).endswith("outcome=higher")
 
 
 def test_a_straggler_gained_is_no_noise() -> None:

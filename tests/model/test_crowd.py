@@ -302,7 +302,7 @@ def test_what_blocks_tell_is_judged_while_it_runs_and_the_rest_is_known_after_it
             frame = frame if frame.state == "ended" else looked(watch, clock, asked, 10.0)
         wanted = asked_of(frame)
         assert frame.state == "ended" and wanted is not None
-        whole = answer(wanted)
+        whole = answer(wanted).judgement
         assert {verdict.code for verdict in whole.verdicts} == _verdicts(job)
         assert LATER not in whole.abstentions.values()
 

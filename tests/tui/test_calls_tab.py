@@ -18,6 +18,7 @@ from gssr.render.function_names import short_name
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.report.live.call_outline import COLUMNS as COLUMNS_OF_TREE
 from gssr.report.live.call_tables import COLUMNS, TITLES, cell_text, tables_of
+from gssr.traces.open import open_traces
 from gssr.traces.timeline import OPERATIONS, Timeline
 from gssr.tui.app import LiveScreen
 from gssr.tui.calls.matrix import MessageMatrix
@@ -347,6 +348,18 @@ def test_the_share_on_job_is_of_the_time_beside_it() -> None:
         assert (last - first) / 1e9 < result.last - result.first, "the program began before the first work"
         words = str(app.query_one("#score-words").content)
         assert f"of {exact((last - first) / 1e9)}" in words and "first work to last" in seen(app)
+
+    work(app, steps, (120, 40))
+
+
+def test_a_gap_without_a_known_cause_after_the_last_kernel_is_called_that() -> None:
+    sample = Path(__file__).parents[1] / "traces" / "samples" / "straggler-2025.6.sqlite"
+    app = of_trace(open_traces([str(sample)]).timeline())
+
+    async def steps(pilot: Pilot[int]) -> None:
+        await until(pilot, lambda: "longest gap" in seen(app))
+        text = seen(app)
+        assert ": mostly after the last kernel" in text and ": unknown" not in text
 
     work(app, steps, (120, 40))
 

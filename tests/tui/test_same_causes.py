@@ -221,11 +221,11 @@ def test_what_was_said_stays_while_the_recording_cannot_be_read(monkeypatch: pyt
     found: list[Judgement | None] = [None, said, None]
     came = threading.Semaphore(0)
 
-    def answer(_question: judge.Question) -> Judgement:
+    def answer(question: judge.Question) -> judge.Answer:
         judgement = found.pop(0)
         if judgement is None:
             raise RecordingError("gone")
-        return judgement
+        return judge.Answer(question, judgement)
 
     monkeypatch.setattr(judge, "answer", answer)
     frame = frames.frame_of(np.full((4, 60), 0.5), state="live")

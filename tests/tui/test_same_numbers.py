@@ -17,6 +17,8 @@ from gssr.model.live.live_result import Query
 from gssr.model.results import Place
 from gssr.model.traces.trace_results import TYPES
 from gssr.model.verdicts.rules import TABLE
+from gssr.render.clock import duration
+from gssr.report.live.times_of_run import window_text
 from gssr.traces.open import open_traces
 from gssr.traces.timeline import BUSY, Category, Kind
 from tests.fakes.planted import PLANTS, START
@@ -40,7 +42,7 @@ def _page(path: str, window: tuple[float, float] | None, capsys: pytest.CaptureF
 )
 def test_page_and_screen_state_the_same_numbers(plants, capsys, name, window) -> None:
     page = _page(plants[name], window, capsys)
-    query = Query("sm_active", energy=True, columns=40)
+    query = Query("sm_active", columns=40)
     if window is not None:
         query = replace(query, span=window[1] - window[0], end=START + window[1], columns=6, width=10.0)
     frame = judged(plants[name], query)
@@ -60,6 +62,7 @@ def test_page_and_screen_state_the_same_numbers(plants, capsys, name, window) ->
         {flag: page["clock_event_reasons"][flag] for flag in THROTTLES}
     )
     if window is None:
+        assert window_text(frame) == f"whole run, {duration(page['duration_s'])}"
         assert (frame.n_rows, int(frame.n_gaps.sum())) == (page["n_samples"], page["n_gaps"])
     assert [event._asdict() for event in frame.events] == page["events"]
     assert frame.ranks_missing == tuple(page["ranks_missing"] or ())
@@ -72,7 +75,8 @@ def test_page_and_screen_state_the_same_numbers(plants, capsys, name, window) ->
     assert shown.lost == pytest.approx(uneven["gpu_hours_lost"])
     assert frame.unevenness.score_as_median == pytest.approx(uneven["score_as_median"])
     assert shown.gpu_hours == pytest.approx(page["gpu_hours"])
-    assert frame.energy_j == pytest.approx(page["energy_j"])
+    compared = judged(plants[name], replace(query, analysis=True)).analysis
+    assert compared is not None and compared.energy_j == pytest.approx(page["energy_j"])
     judgement = frame.judgement
     assert judgement is not None and judgement.breakdown is not None
     assert [(each.code, each.title) for each in judgement.verdicts] == [

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gssr.model.compare.alignment import aligned
+from gssr.model.live.alignment import aligned
 from gssr.model.live.live_result import Query
 from gssr.tui.moves import MOVES
 from gssr.tui.shared.top_bar import pieces_of

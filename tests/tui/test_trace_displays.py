@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 
 from gssr.cli import main
 from gssr.model import custom_metrics as customs
-from gssr.model.compare.alignment import aligned, origins
 from gssr.model.custom_metrics import custom
+from gssr.model.live.alignment import aligned, origins
 from gssr.model.live.watch import Watch
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces.levels import LevelName

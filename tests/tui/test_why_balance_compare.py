@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,17 +13,25 @@ import pytest
 from textual.pilot import Pilot
 
 from gssr.backends.synthetic.bulk import generate
-from gssr.model.compare.alignment import aligned, shares_columns
+from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.result import positions_of
+from gssr.model.compare.comparison import analyze_to_compare, compare
+from gssr.model.live.alignment import aligned, shares_columns
 from gssr.model.live.live_result import Query, Result
 from gssr.model.live.steady_order import SteadyOrders
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.results import Finding, Judgement, LeadingLoss, Verdict
 from gssr.model.verdicts.rules import TABLE
+from gssr.render.breakdown import LEAST_TOLD
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
 from gssr.render.scale import percent
+from gssr.report.compared_figures import compared_figures, figure_text
+from gssr.report.live.gpu_columns import CLASS, columns_of
 from gssr.report.live.run_effects import effects, outcome_of_sentence, sentence, use_change
+from gssr.report.live.times_of_run import part_text
 from gssr.report.live.unevenness import costs, reads_as
+from gssr.store.read.recording import open_recording
 from gssr.tui.app import LiveScreen
 from gssr.tui.balance.gpu_bars import GpuBars
 from gssr.tui.compare.curves import Curves
@@ -36,9 +45,11 @@ from gssr.tui.why.account import AccountTree, items_of
 from gssr.tui.why.causes import Causes
 from tests import looking
 from tests.fakes.frames import frame_of
+from tests.fakes.planted import START
 from tests.looking import Fixed, live_screen, open_tab, seen, until
 
 _WHOLE = Query(causes=TABLE)
+_COMPARED = Query(columns=80, causes=TABLE)
 Work = Callable[[Pilot[int], LiveScreen], Awaitable[None]]
 
 
@@ -92,10 +103,13 @@ def test_the_account_is_a_tree_that_opens_to_gpus(plants: dict[str, str]) -> Non
     frame = judged(plants["before"])
     assert frame.judgement is not None and frame.judgement.breakdown is not None
     items = items_of(frame.judgement.breakdown, frame)
-    assert sum(item.share for item in items) == pytest.approx(1.0, abs=0.02)
+    assert sum(item.share for item in items) == pytest.approx(1.0, abs=LEAST_TOLD)
+    seconds = sum(item.hours for item in items) * 3600
+    assert seconds == pytest.approx(frame.judgement.breakdown.gpu_seconds, rel=LEAST_TOLD)
     idle = next(item for item in items if item.name == "is idle")
     imbalance = next(item for item in idle.below if item.category == "idle.imbalance")
-    assert imbalance.below[0].name == "nid000002:1"
+    assert imbalance.below[0].name == "nid000002:1" and "other GPUs" in imbalance.below[-1].name
+    assert sum(gpu.share for gpu in imbalance.below) == pytest.approx(imbalance.share, abs=LEAST_TOLD)
 
     async def steps(pilot: Pilot[int], app: LiveScreen) -> None:
         await pilot.press("5")
@@ -104,7 +118,7 @@ def test_the_account_is_a_tree_that_opens_to_gpus(plants: dict[str, str]) -> Non
         text = seen(app)
         assert "±" in text and "computes on tensor cores" in text and "nid000002:1  " not in text
         account.focus()
-        await pilot.press("end", "up", "enter")
+        await pilot.press("end", "up", "up", "enter")  # below it stand "before the first work" and "in smaller parts"
         await until(pilot, lambda: "nid000002:1  " in seen(app))
 
     work([plants["before"]], steps, (200, 60))
@@ -146,7 +160,8 @@ def test_the_command_ends_where_the_sentence_goes_on(advice: str, command: str) 
     ("name", "says"),
     [
         ("straggler", "nid000007:2 below the others"), ("slow_node", "constant: node nid000003"),
-        ("rotating", "rotates: some GPU is behind"), ("late_start", "for 20.0 % of the time: node nid000005"),
+        ("rotating", "rotates: some GPU is behind"),
+        ("late_start", "for 20.0 % of the time: node nid000005 below the others, over all of the time 65.6 %"),
     ],
 )  # fmt: skip
 def test_each_cause_is_named_with_its_cost(plants: dict[str, str], name: str, says: str) -> None:
@@ -155,7 +170,9 @@ def test_each_cause_is_named_with_its_cost(plants: dict[str, str], name: str, sa
     found, breakdown = frame.unevenness.imbalance, frame.judgement and frame.judgement.breakdown
     assert found.resolved is not None and breakdown is not None
     waits, said = breakdown.share("idle.imbalance") + breakdown.share("communication.waiting"), costs(frame, found)
-    assert said.startswith(f"{percent(waits)} of the GPU time is seen as waiting for others. ")
+    assert said.startswith(
+        f"In {percent(waits)} of the GPU time a GPU idles or waits in communication while others work. "
+    )
     assert f" {percent(found.resolved)} less than if " in said
 
 
@@ -199,6 +216,16 @@ def test_of_a_run_that_grows_names_keep_their_order_over_differences_that_cannot
         values[[3, 7]] = full * np.array([[0.3 + 0.001 * (second % 2)], [0.301 - 0.001 * (second % 2)]])
         frame = frame_of(values, width=1.0, metric=metric, state="live")
         assert "2 GPUs: nid000001:3, nid000002:3 below" in balance(frame, orders)
+
+
+def test_what_a_gpu_does_most_is_of_the_branch_with_most_of_its_time(plants: dict[str, str]) -> None:
+    """A GPU that works in two ways for most of the time was said to idle, which was the largest single category."""
+    frame = judged(plants["slow_node"])
+    assert frame.judgement is not None and frame.judgement.breakdown is not None
+    most = columns_of(frame)[CLASS]
+    for gpu, seconds in enumerate(frame.judgement.breakdown.by_gpu):
+        (shown,) = [each for each in CATEGORIES if each.short == most.text(frame, gpu)]
+        assert seconds[positions_of(shown.branch)].sum() >= seconds.sum() / 2
 
 
 def test_bars_are_sorted_and_lead_to_their_gpu_and_nodes_to_theirs(plants: dict[str, str]) -> None:
@@ -268,10 +295,10 @@ def test_the_cursor_of_the_bars_begins_on_the_gpu_that_the_judgement_singles_out
 # Compare
 
 
-def pair(plants: dict[str, str], first: str, second: str) -> tuple[Result, Result]:
+def pair(plants: dict[str, str], first: str, second: str, asked: Query = _COMPARED) -> tuple[Result, Result]:
     one = two = None
     for _ in range(2):
-        queries = aligned(Query(columns=80, causes=TABLE), "start", one, two)
+        queries = aligned(asked, "start", one, two)
         one, two = judged(plants[first], queries[0]), judged(plants[second], queries[1])
     assert one is not None and two is not None and shares_columns(one, two)
     return one, two
@@ -284,10 +311,46 @@ def test_the_sentence_is_judged_by_time_and_by_where_the_gpu_time_goes(plants: d
     assert "B takes 16.7 % less time" in said and f"{label} 2.7 % → 0.7 %" in said and "score" not in said
     assert outcome_of_sentence(one, two) == "better" and outcome_of_sentence(two, one) == "worse"
     found = effects(one, two)
-    assert [(each.first, each.second) for each in found if each.name == label] == [("2.7 %", "0.7 %")]
+    assert [(each.first, each.second, each.unit) for each in found if each.name == label] == [("2.7", "0.7", "%")]
     assert [each.outcome for each in found[:2]] == ["better", "better"] and found[0].weight >= found[1].weight
     assert all(each.outcome == "within noise" for each in effects(one, one) if each.outcome != "unknown")
     assert "as long as A" in sentence(one, one) and "score" in sentence(one, one)
+
+
+def test_the_screen_lists_what_the_command_lists_with_the_same_noise_and_outcomes(plants: dict[str, str]) -> None:
+    analysed = []
+    for name in ("before", "after"):
+        with closing(open_recording(plants[name])) as recording:
+            analysed.append(analyze_to_compare(recording.runs[-1], TABLE))
+    comparison = compare(*analysed)
+    found = {each.name: each for each in effects(*pair(plants, "before", "after"))}
+    for label, unit, change in compared_figures(comparison).values():
+        shown = found.pop(label)
+        texts = tuple(figure_text(unit, value) for value in (change.a, change.b, change.noise))
+        assert (shown.first, shown.second, shown.noise, shown.outcome) == (*texts, change.outcome)
+    certain = {each.category.label: each for each in comparison.breakdown if each.is_certain}
+    assert found.keys() == certain.keys()
+    assert found["before the first work"].outcome == "better"
+
+
+@pytest.mark.parametrize("end", [None, START + 300.0])
+def test_a_window_is_the_one_of_other_screens_and_no_total_of_it_is_better(
+    plants: dict[str, str], end: float | None
+) -> None:
+    asked = Query(columns=80, causes=TABLE, span=60.0, end=end)
+    one, two = pair(plants, "after", "before", asked)
+    elsewhere = judged(plants["after"], asked)
+    assert (one.window.start, one.window.end) == (elsewhere.window.start, elsewhere.window.end)
+    assert part_text(one) == part_text(elsewhere)
+    assert two.window.start - two.first == pytest.approx(one.window.start - one.first, abs=one.grid.width)
+    outcomes = {each.name: each.outcome for each in effects(one, two)}
+    assert {outcomes[name] for name in ("duration", "GPU-hours", "energy")} == {"unknown"}
+    assert "SM active" in outcomes and outcome_of_sentence(one, two) == "unknown"
+
+
+def test_of_a_window_after_the_end_of_the_other_run_nothing_is_compared(plants: dict[str, str]) -> None:
+    one, two = pair(plants, "before", "after", Query(columns=80, causes=TABLE, span=60.0))
+    assert effects(one, two) == [] and sentence(one, two) == "B has nothing in this window."
 
 
 def test_a_run_whose_gpus_do_less_is_not_called_better_nor_one_worse_for_doing_more(
@@ -299,7 +362,7 @@ def test_a_run_whose_gpus_do_less_is_not_called_better_nor_one_worse_for_doing_m
     assert use_change(worked, unused) == -1 and use_change(unused, worked) == 1 and use_change(worked, worked) == 0
     assert outcome_of_sentence(worked, unused) == "lower" and outcome_of_sentence(unused, worked) == "higher"
     said = sentence(worked, unused)
-    assert "B takes 24.9 % less time" in said and "GPUs that did nothing 0.0 % → 100.0 %" in said
+    assert "B takes 25.0 % less time" in said and "GPUs that did nothing 0.0 % → 100.0 %" in said
     assert said.endswith("score 0.600 → 0.000.")
     outcomes = {each.name: each.outcome for each in effects(worked, unused)}
     assert {outcomes[name] for name in ("duration", "GPU-hours", "energy", "idle while other GPUs work")} == {"lower"}

@@ -36,7 +36,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, DETECTION_METRICS, SCORE_INPUTS
-from gssr.model.analyze import Options
+from gssr.model.analyze import Options, analyze
 from gssr.model.breakdown.categories import CATEGORIES, TimeCategory
 from gssr.model.breakdown.result import Breakdown
 from gssr.model.compare.compared_metrics import METRICS, measured_metrics
@@ -45,9 +45,12 @@ from gssr.model.evidence.evidence import over_gpus
 from gssr.model.results import SEVERITIES, Analysis, AnalysisWindow, Grid, Kind, Phase, Series, Verdict
 from gssr.model.statistics.balance import full_scale, imbalance
 from gssr.model.verdicts.job import FEWEST_FOR_CAUSES, has_few_samples
+from gssr.model.verdicts.table import RuleTable
 from gssr.score import score_of_means
 from gssr.store.format.rows import RunRow
 from gssr.store.format.schema import GAP_INTERVALS
+from gssr.store.read.recording import RunReader
+from gssr.store.read.time_window import ALL_TIME, Window
 
 Outcome = Literal["better", "worse", "higher", "lower", "within noise", "unknown"]
 Turn = Literal["milder", "worse", "same"]
@@ -69,7 +72,9 @@ LEAST_TOLD = 0.01
 whole percent; and so is any other number that differs by less than this share of the first (limits of our own)."""
 ONE_A_RUN = ("duration_s", "gpu_hours", "energy_j")
 """Each is one number of a run, and nothing in it says how far it varies: LEAST_TOTAL_SHARE of it is its noise."""
-ONCE_A_RUN = ("startup", "end", "unmeasured")
+BESIDE_WORK = ("startup", "end")
+"""The job holds its GPUs before and after its work, too."""
+ONCE_A_RUN = (*BESIDE_WORK, "unmeasured")
 EDGE_SECONDS = 1.0
 """Each of ONCE_A_RUN may differ by as much in two runs of a job: on a busy machine sampling begins up to a second sooner or
 later after the command. Or by GAP_INTERVALS samples, if that is longer: shorter holes are none. A limit of our own."""
@@ -120,13 +125,18 @@ class CategoryChange:
         """True if the share changed by more than its error, and by enough to be worth a word."""
         return self.error is not None and abs(self.change) > max(self.error, LEAST_TOLD)
 
+    @property
+    def is_no_work(self) -> bool:
+        """True for what GPU time is better not spent on: losses, and the time before and after the work."""
+        return self.category.is_loss or self.category.name in BESIDE_WORK
+
     def outcome(self, use: int) -> Outcome:
-        """Judge the change: less of a loss is better, unless ``use`` (``change_of_use``) says the opposite."""
+        """Judge the change: less time without work is better, unless ``use`` (``change_of_use``) says the opposite."""
         if self.error is None:
             return "unknown"
         if not self.is_certain:
             return "within noise"
-        return outcome_of_change(self.change, -1 if self.category.is_loss else 0, use)
+        return outcome_of_change(self.change, -1 if self.is_no_work else 0, use)
 
     @property
     def figure(self) -> FigureChange:
@@ -306,9 +316,12 @@ def _turn(more: float, least: float) -> Turn:
     return "worse" if more > least else "milder" if more < -least else "same"
 
 
-def compared(analysis: Analysis) -> Analysis:
-    """Return an analysis made by OPTIONS without what no comparison looks at: most series of single GPUs, and who is
-    like whom."""
+def analyze_to_compare(reader: RunReader, rules: RuleTable, window: Window = ALL_TIME) -> Analysis:
+    """Analyse a window of a run, by default all of it, for ``compare``: by OPTIONS and ``rules``, without what no comparison
+    looks at, most series of single GPUs, and who is like whom. Raises ValueError if the run has nothing in the window."""
+    edges = (edge if math.isfinite(edge) else None for edge in window)
+    start, end = edges
+    analysis = analyze(reader, replace(OPTIONS, rules=rules, start=start, end=end))
     kept = {name: own for name, own in analysis.gpu_series.items() if name == _BALANCED}
     return replace(analysis, gpu_series=kept, judgement=replace(analysis.judgement, unevenness=None))
 
@@ -332,7 +345,8 @@ def _totals(a: Analysis, b: Analysis, partners: list[int] | None, use: int) -> d
     """Compare score, imbalance, duration, GPU-hours and energy, by name.
 
     ``partners`` [n of a]: the position in b of the GPU that belongs to each of a, None if they can't be paired. ``use``: see
-    ``change_of_use``. The last three are only judged if both runs ended in the same way.
+    ``change_of_use``. The last three are only judged of whole runs that ended in the same way. The score of another job
+    (``is_same_job``) is only higher or lower.
     """
     one, other = (_array(gpu.score for gpu in run.gpus) for run in (a, b))
     between = _between(one, other, partners)
@@ -341,8 +355,12 @@ def _totals(a: Analysis, b: Analysis, partners: list[int] | None, use: int) -> d
     if a.state == "completed":
         codes.discard(None)  # of what was not started here: that it completed is enough
     both_ended = a.state == b.state and len(codes) < 2 and a.state not in ("running", "lost")
+    are_whole = a.window.whole and b.window.whole
+    score = judged("score", a.score, b.score, None if noise is None else max(noise, LEAST_POINTS))
+    if score.outcome in ("better", "worse") and not is_same_job(a.run, b.run):
+        score = replace(score, outcome="higher" if score.outcome == "better" else "lower")
     found = {
-        "score": judged("score", a.score, b.score, None if noise is None else max(noise, LEAST_POINTS)),
+        "score": score,
         "imbalance": judged("imbalance", a.imbalance, b.imbalance, _noise_of_imbalance(a, b), use),
     }
     values = {
@@ -351,7 +369,7 @@ def _totals(a: Analysis, b: Analysis, partners: list[int] | None, use: int) -> d
         "energy_j": (a.energy_j, b.energy_j),
     }
     for name, (first, second) in values.items():
-        least = LEAST_TOTAL_SHARE * abs(first) if first is not None and both_ended else None
+        least = LEAST_TOTAL_SHARE * abs(first) if first is not None and both_ended and are_whole else None
         found[name] = judged(name, first, second, least, use)
     return found
 
@@ -525,9 +543,9 @@ def _notes(a: Analysis, b: Analysis, letter: str) -> list[str]:
             "only one run has are left out"
         )
     if not is_same_job(a.run, b.run):
-        found.append(
-            f"not the same command and label in A and {letter}: scores of different programs can't be compared"
-        )
+        told = {"command": (a.run.command, b.run.command), "label": (a.run.label, b.run.label)}
+        differ = " and ".join(name for name, (first, second) in told.items() if first != second)
+        found.append(f"not the same {differ} in A and {letter}: scores of different programs can't be compared")
     if a.state != b.state or a.state in ("running", "lost"):
         found.append(f"A is {a.state}, {letter} is {b.state}: their durations, GPU-hours and energy can't be compared")
     return found

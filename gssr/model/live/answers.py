@@ -16,9 +16,8 @@ from gssr.model.live.kept_answers import KeptAnswers
 from gssr.model.live.live_result import RECENT_SECONDS, Query, Result
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, over_space
-from gssr.model.statistics.energy import ENERGY_METRICS, total_joules
 from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, columns_over, is_fine
-from gssr.model.statistics.sources import RollupSource, host_use
+from gssr.model.statistics.sources import host_use
 from gssr.model.window import warm_up_and_tear_down
 from gssr.score import score_of_means
 from gssr.store.format.schema import LEVELS
@@ -93,7 +92,7 @@ class Answers:
         self._answers.renew()
 
     def show(self, frame: Result, read: Read, growing: bool, quick: bool) -> Result:
-        """Return the frame with what its query asks for: columns of the metric, means, nodes, energy and the score's curve.
+        """Return the frame with what its query asks for: columns of the metric, means, nodes and the score's curve.
         ``read`` returns the run as it is now; ``growing``: rows may still come; ``quick``: columns that take long to read
         may be coarser, and the first ones of a run whose files are expensive to read are left out (``refined`` is False
         then)."""
@@ -141,10 +140,9 @@ class Answers:
         host = None if put_off else self._host_use(query, shown, read, growing)
         recent = self._recent_means(query, end, read, growing)
         active_from = self._active_from(query, read, growing) if query.activity and not put_off else None
-        energy = self._energy(query, shown, read, growing) if query.energy and not put_off else None
         curve = self._score_curve(query, shown, whole, quick, read) if query.score_columns and not put_off else None
         return replace(
-            frame, grid=grid, space=space, window=window, recent=recent, moment=moment, host=host, energy_j=energy,
+            frame, grid=grid, space=space, window=window, recent=recent, moment=moment, host=host,
             refined=refined and not put_off, active_from=active_from, score_curve=curve,
         )  # fmt: skip
 
@@ -187,19 +185,6 @@ class Answers:
             host = self._kept("host", shown, query, ends, lambda: host_use(read(), shown))
             self._host, self._host_read = host, tally.last
         return self._host
-
-    def _energy(self, query: Query, shown: Window, read: Read, growing: bool) -> float | None:
-        """Return what the GPUs used in the window that is shown, J; None where that is unknown. ``read`` returns the
-        run as it is now; ``growing``: rows may still come. The answer is kept."""
-
-        def compute() -> float | None:
-            reader = read()
-            rollups = RollupSource(reader, np.arange(self._n_gpus), 0)
-            found = rollups.sums(ENERGY_METRICS, shown, reader.gap_seconds)
-            return total_joules(found.joules, found.n_rows, reader.gpus)
-
-        ends = growing and shown.end > self._tally.last
-        return self._kept("energy", shown, query, ends, compute)
 
     def _active_from(self, query: Query, read: Read, growing: bool) -> float | None:
         """Find when the warm-up of the run ends, unix s; the time of the first sample if there is none, or no metric

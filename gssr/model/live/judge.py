@@ -6,18 +6,20 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from contextlib import closing
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from gssr.model.live.live_result import Result
-from gssr.model.results import Judgement
+from gssr.model.results import Analysis, Judgement
 from gssr.model.statistics.aggregate import filtered
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.table import RuleTable
+from gssr.model.window import extent
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
-from gssr.store.read.time_window import Window
+from gssr.store.read.time_window import ALL_TIME, Window
 
 AGAIN_SECONDS, AGAIN_COSTS = 10.0, 100
 """A window of a growing run is judged anew after max(10 s, 100 times what the last judgement took) ..."""
@@ -31,7 +33,8 @@ _KEPT = 16
 
 class Question(NamedTuple):
     """What is to be judged: the ``window`` that a view of a run shows, as the recording stands. ``span`` and ``end`` are the
-    view's, ``gpus`` positions (none: all); ``state``, ``n_rows`` and ``n_gpus`` are the run's by now."""
+    view's, None of a window that holds all of the run; ``gpus`` positions (none: all); ``analysis``: the window is analysed
+    to be compared; ``state``, ``n_rows`` and ``n_gpus`` are the run's by now."""
 
     path: str
     run_id: str
@@ -43,29 +46,38 @@ class Question(NamedTuple):
     state: str
     n_rows: int
     n_gpus: int
+    analysis: bool = False
 
     @property
     def view(self) -> Hashable:
         """Return what tells one view from another: the same for all questions about it, however much the run grows."""
-        return self.path, self.run_id, self.span, self.end, self.gpus, self.table
+        return self.path, self.run_id, self.span, self.end, self.gpus, self.table, self.analysis
 
 
 class Answer(NamedTuple):
-    """The newest judgement of a view, with the question that it answers; None before the recording could be read."""
+    """The newest judgement of a view, with the question that it answers; None before the recording could be read.
+    ``analysis``: of the same window, None where nobody asked for it or the run has nothing in the window."""
 
     question: Question
     judgement: Judgement | None
+    analysis: Analysis | None = None
+
+    def added_to(self, frame: Result) -> Result:
+        """Return a frame of this view with what is answered."""
+        return replace(frame.with_judgement(self.judgement), analysis=self.analysis)
 
 
 def asked_of(frame: Result) -> Question | None:
     """Find what is to be judged in a frame.
 
     None if the frame asks for no judgement, there are no samples or no GPUs, a live run has not lasted LEAST_SECONDS, or
-    it is followed by live blocks (their reader judges).
+    it is followed by live blocks (their reader judges), unless it is compared.
     """
     frame = frame.of_gpus or frame
     query, window = frame.query, frame.window
-    if frame.by_node or query.causes is None or frame.run is None or not frame.n_rows or frame.reread is not None:
+    if frame.by_node or query.causes is None or frame.run is None or not frame.n_rows:
+        return None
+    if frame.reread is not None and not query.analysis:
         return None
     if frame.state in ("live", "stalled") and frame.last - frame.first < LEAST_SECONDS:
         return None
@@ -73,23 +85,34 @@ def asked_of(frame: Result) -> Question | None:
     span = None if rolls else query.span
     start = -math.inf if span is None or window.start <= frame.first else window.start
     end = math.inf if query.end is None or window.end >= frame.last else window.end
+    asked = Window(start, end)
+    edges = (None, None) if query.analysis and asked == ALL_TIME else (span, query.end)  # however far a run has grown
     return Question(
-        frame.path, frame.run.run_id, span, query.end, query.gpus, query.causes, Window(start, end), frame.state,
-        frame.n_rows, frame.n_gpus,
+        frame.path, frame.run.run_id, *edges, query.gpus, query.causes, asked, frame.state, frame.n_rows, frame.n_gpus,
+        query.analysis,
     )  # fmt: skip
 
 
-def answer(question: Question) -> Judgement:
-    """Judge the window of the run and GPUs that a question names, from the recording as it is now, which is opened for it.
-    Raises RecordingError and OSError if it can't be read, or does not hold the run with as many GPUs any more."""
+def answer(question: Question) -> Answer:
+    """Judge the window of the run and GPUs that a question names, from the recording as it is now, which is opened for it,
+    and analyse it if that is asked for. Raises RecordingError and OSError if it can't be read, or does not hold the run with
+    as many GPUs any more."""
     with closing(open_recording(question.path)) as recording:
         reader = next((run for run in recording.runs if run.run.run_id == question.run_id), None)
         if reader is None or len(reader.gpus) != question.n_gpus:
             raise RecordingError(f"{question.path}: is not what it was")
+        if question.analysis:
+            from gssr.model.compare.comparison import analyze_to_compare  # whoever compares nothing needs none of it
+
+            begun, ended = extent(reader)
+            if question.window.start >= ended or question.window.end <= begun:
+                return Answer(question, None)
+            analysis = analyze_to_compare(reader, question.table, question.window)
+            return Answer(question, analysis.judgement, analysis)
         positions = np.array(question.gpus or range(question.n_gpus), np.int64)
         window = reader.whole_buckets(question.window)
         reader.hold_ends(window, filtered(reader, positions))
-        return judge_window(reader, positions, window, question.table, with_phase_verdicts=False)
+        return Answer(question, judge_window(reader, positions, window, question.table, with_phase_verdicts=False))
 
 
 class Judge(threading.Thread):
@@ -120,10 +143,11 @@ class Judge(threading.Thread):
             self._changed.notify()
         known = self.answer_to(frame)
         if known is None or known.judgement is None or not frame.traced:
-            return frame if known is None else frame.with_judgement(known.judgement)
+            return frame if known is None else known.added_to(frame)
         from gssr.model.joined.explain import explained_by_traces
 
-        return frame.with_judgement(explained_by_traces(known.judgement, frame.traced))
+        explained = explained_by_traces(known.judgement, frame.traced)
+        return known._replace(judgement=explained).added_to(frame)
 
     def answer_to(self, frame: Result) -> Answer | None:
         """Return the newest answer to what a frame asks. None if the frame asks for nothing or there is none yet. Nothing
@@ -171,8 +195,8 @@ class Judge(threading.Thread):
             self._cost = self._ended - begun
             with self._changed:
                 before = self._answers.pop(asked.view, None)
-                said = before.judgement if found is None and before is not None else found
-                self._answers[asked.view] = Answer(asked, said)
+                kept = before or Answer(asked, None)
+                self._answers[asked.view] = kept._replace(question=asked) if found is None else found
                 while len(self._answers) > _KEPT:
                     self._answers.popitem(last=False)
             self._judged()

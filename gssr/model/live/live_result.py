@@ -14,6 +14,7 @@ from gssr.metrics import DETECTION_METRICS, HELD_DOWN
 from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imbalance_between, score_of_medians
 from gssr.model.findings.outlier_gpus import culprits, outlier_gpus
 from gssr.model.results import (
+    Analysis,
     Grid,
     HostUse,
     Imbalance,
@@ -66,9 +67,9 @@ class Query:
     the narrowest that will do. ``cursor``: the time (unix s) whose column is looked at with all metrics, or None.
     ``activity``: look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted,
     () for all. ``rows``: how many lines the timeline may have, 0 for none; ``grouped``: a line holds similar GPUs.
-    ``energy``: tell what the GPUs' counters say of the window. ``causes``: the rules that judge the window, None for no
-    judgement. ``beside``: tell also what the nodes did in the window and in the cursor's column. ``score_columns``: how many
-    columns the score's curve may have, 0 for none.
+    ``causes``: the rules that judge the window, None for no
+    judgement; ``analysis``: analyse it, too, as ``gssr compare`` does. ``beside``: tell also what the nodes did in the
+    window and in the cursor's column. ``score_columns``: how many columns the score's curve may have, 0 for none.
 
     Of traces only: ``level``: what the lines are (None: the trace's own first); ``opened``: show the one GPU asked for
     track by track; ``tables``: make tables of names; ``only``: which intervals count; ``alike``: lines are bands of
@@ -87,10 +88,10 @@ class Query:
     gpus: tuple[int, ...] = ()
     rows: int = 0
     grouped: bool = True
-    energy: bool = False
     causes: RuleTable | None = None
     beside: bool = False
     score_columns: int = 0
+    analysis: bool = False
     level: "LevelName | None" = None
     opened: bool = False
     tables: bool = False
@@ -183,7 +184,8 @@ class Result:
     this (unix s) nothing finer than 10 s is known, because samples were not kept. ``ranks_missing``: of the run's ranks
     those that are not in the recording (yet), as far as is known; ``ranks_stopped``: those that were lost or failed, the
     first of them first. ``judgement``: the newest on this window and the GPUs asked for, of a growing run some seconds old;
-    None where there is none yet. ``part``: None but of a trace, whose times are seconds after the trace's own zero.
+    None where there is none yet; ``analysis``: what it is compared with another run by, None where nobody asked or there is
+    none yet. ``part``: None but of a trace, whose times are seconds after the trace's own zero.
     ``score_curve``: the score of all GPUs together over the window, a grid of one row; None where nobody asked, or its
     metrics were not measured. ``newest`` [n_metrics, n_gpus]: the newest value of each of ``whole.names``, NaN without any;
     None where the run does not grow. ``by_node``: a metric of the nodes is shown, and each of the ``gpus`` stands for one;
@@ -224,11 +226,11 @@ class Result:
     timeline: GridLines | None = None
     coming: Flags | None = None
     reread: float | None = None
-    energy_j: float | None = None
     thinned: float = -math.inf
     ranks_missing: tuple[int, ...] = ()
     ranks_stopped: tuple[RankEnd, ...] = ()
     judgement: Judgement | None = None
+    analysis: Analysis | None = None
     part: TracePart | None = None
     newest: Floats | None = None
     by_node: bool = False
@@ -253,6 +255,17 @@ class Result:
             return self.window.per_gpu(metric)
         newest: Floats = self.newest[self.whole.names.index(metric)]
         return newest
+
+    @property
+    def duration(self) -> float:
+        """The length of the run, s: of one that has ended as it was recorded of the workload, as pages tell it; else, and of
+        traces, from the first sample to the newest."""
+        run = self.run
+        if self.part is not None or self.state != "ended" or run is None:
+            return self.last - self.first
+        begun = self.first if run.started_at is None else run.started_at
+        ended = self.last if run.ended_at is None else run.ended_at
+        return max(ended - begun, 0.0)
 
     @property
     def noun(self) -> str:

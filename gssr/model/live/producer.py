@@ -116,12 +116,13 @@ class Producer(threading.Thread):
         if not frames:
             return ()
         shown = self.judge.shown(frames[0])
-        return (shown, *(self._judged_too(frame) if shown.judgement is not None else frame for frame in frames[1:]))
+        others = frames[1:]
+        return (shown, *(self._judged_too(frame, shown) if shown.judgement is not None else frame for frame in others))
 
-    def _judged_too(self, frame: Result) -> Result:
-        """Return the frame of a run that is compared with another, with its newest judgement. It is judged anew only if
-        it was never judged or its state (live, ended, ...) has changed since."""
+    def _judged_too(self, frame: Result, first: Result) -> Result:
+        """Return the frame of a run that is compared with another (``first``), with its newest judgement. While the other
+        one grows, it is judged anew only if it was never judged or its state (live, ended, ...) has changed since."""
         known = self.judge.answer_to(frame)
-        if known is None or known.question.state != frame.state:
+        if known is None or known.question.state != frame.state or first.state not in ("live", "stalled"):
             return self.judge.shown(frame)
-        return frame.with_judgement(known.judgement)
+        return known.added_to(frame)

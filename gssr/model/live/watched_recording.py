@@ -325,7 +325,7 @@ class WatchedRecording(Watch):
             """Judge the frame's window by what tells work from waiting."""
             lead, grid = run.tally.best(), frame.grid
             if lead is not None and lead != grid.metric:
-                own = replace(query, metric=lead, cursor=None, activity=False, energy=False)
+                own = replace(query, metric=lead, cursor=None, activity=False)
                 grid = run.answers.show(replace(frame, query=own), self._read, True, quick).grid
             return judge_blocks(replace(frame, grid=grid), table)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.breakdown.categories import CATEGORIES
+from gssr.model.breakdown.categories import BRANCHES, CATEGORIES
 from gssr.model.frame_cache import once
 from gssr.model.live.live_result import Result
 from gssr.model.percentiles import known_percentiles
@@ -76,7 +76,7 @@ def _columns(result: Result) -> list[GpuColumn]:
     if result.part is None:
         found.append(
             GpuColumn(CLASS, "most time", "", 11, _classes, lambda frame, gpu: _class(frame, gpu),
-                   help="what most of the GPU's time goes to")
+                   help="the largest part of what the GPU does most: work, communicate, idle ...")
         )  # fmt: skip
     for name in shown_metrics(result):
         if name != shown.name:
@@ -109,14 +109,18 @@ def _percentiles(frame: Result, share: float) -> Floats:
 
 @once
 def _classes(frame: Result) -> Floats:
-    """Return for each GPU [n_gpus] the index into CATEGORIES of the category that most of its time goes to; NaN where
-    that is not known."""
+    """Return for each GPU [n_gpus] the index into CATEGORIES of the largest category of the branch that most of its time
+    goes to; NaN where that is not known. Work of several kinds may be more than one large wait."""
     breakdown = frame.judgement.breakdown if frame.judgement is not None else None
     found = np.full(frame.n_gpus, np.nan)
     gpus = frame.query.gpus or range(frame.n_gpus)
     if breakdown is not None and len(breakdown.by_gpu) == len(gpus):
         some = breakdown.by_gpu.any(axis=1)
-        found[np.array(list(gpus))[some]] = breakdown.by_gpu[some].argmax(axis=1)
+        seconds = breakdown.by_gpu[some]
+        branches = np.array([BRANCHES.index(category.branch) for category in CATEGORIES])
+        by_branch = seconds @ (branches[:, None] == np.arange(len(BRANCHES)))
+        is_of_largest = branches == by_branch.argmax(axis=1)[:, None]
+        found[np.array(list(gpus))[some]] = np.where(is_of_largest, seconds, -1.0).argmax(axis=1)
     return found
 
 

@@ -118,6 +118,6 @@ def window_text(frame: Result) -> str:
     if is_whole(frame) and frame.since is not None:
         return f"all traced, {length_text(frame, frame.last - frame.first)}"
     if is_whole(frame):
-        return f"whole run, {length_text(frame, frame.last - frame.first)}"
+        return f"whole run, {length_text(frame, frame.duration)}"
     start, end = max(frame.window.start, frame.first), min(frame.window.end, frame.last)
     return f"{at_text(frame, start)} to {at_text(frame, end)}"

@@ -77,9 +77,9 @@ def _cost(found: Imbalance, noun: str) -> Row:
 
 
 def costs(frame: Result, found: Imbalance) -> str:
-    """Say what the imbalance costs, by its two measures: how much time is seen as waiting, as pages tell it, and how much
-    less is done than by the busiest at each moment. Without the first while there is no breakdown; "" if the second is
-    unknown or below _TOLD."""
+    """Say what the imbalance costs, by its two measures: how much time GPUs do no work while others do, as pages tell it,
+    which a slow GPU may have a part of, and how much less is done than by the busiest at each moment. Without the first
+    while there is no breakdown; "" if the second is unknown or below _TOLD."""
     if found.resolved is None or found.resolved < _TOLD:
         return ""
     most = f"if each did as much as the {frame.noun} that does most at each moment"
@@ -89,7 +89,7 @@ def costs(frame: Result, found: Imbalance) -> str:
         return f"{less}."
     waiting = percent(sum(map(breakdown.share, WAITS)))
     judged = "" if part_text(frame) == judged_part_text(frame) else " of the run so far"
-    return f"{waiting} of the GPU time{judged} is seen as waiting for others. {less}."
+    return f"In {waiting} of the GPU time{judged} a GPU idles or waits in communication while others work. {less}."
 
 
 def _amount(amount: float) -> str:
@@ -191,7 +191,8 @@ def _some_gpus(frame: Result, orders: SteadyOrders, found: Imbalance) -> str:
     who = _named(frame, found.gpus[apart])
     for_a_time = side == "below" and 0 < found.behind_most < 0.5
     kind = f"constant, for {percent(found.behind_most)} of the time" if for_a_time else "constant"
-    return f"{kind}: {who} {side} the others, {mean} against the median GPU's {middle}"
+    over = "over all of the time " if for_a_time else ""
+    return f"{kind}: {who} {side} the others, {over}{mean} against the median GPU's {middle}"
 
 
 def _named(frame: Result, gpus: Ints) -> str:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.model.compare.alignment import origins, shares_columns
+from gssr.model.live.alignment import origins, shares_columns
 from gssr.model.live.live_result import Result
 from gssr.render import clock
 from gssr.render.clock import Tick
@@ -48,7 +48,7 @@ class Curves(RowsPanel):
         n = max(width - GUTTER - 1, 1)
         name = result.grid.metric
         full = max(full_scale(result, name), full_scale(other, name))
-        length = max(frame.last - frame.grid.start for frame in (result, other))
+        length = max(min(frame.last, frame.grid.end) - frame.grid.start for frame in (result, other))
         grid = result.grid
         begin = round((grid.start - origins(result, other, self.view.align)[0][0]) / grid.width) * grid.width
         tall = canvas_rows(height, is_timed=True)

@@ -1,13 +1,13 @@
 """Whether B is better, in one sentence, and which two runs they are."""
 
-from gssr.model.compare.alignment import seconds
+from gssr.model.live.alignment import seconds
 from gssr.model.live.live_result import Result
 from gssr.render.cells import at_most, clean, fit, wrap
 from gssr.render.glyphs import in_ascii
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import count
 from gssr.report.live.run_effects import name_of, outcome_of_sentence, sentence
-from gssr.report.live.times_of_run import in_part, length_text, part_text
+from gssr.report.live.times_of_run import in_part, is_whole, length_text, part_text
 from gssr.tui.shared.panel import RowsPanel
 from gssr.tui.view import View
 
@@ -49,10 +49,11 @@ def _who(frame: Result) -> str:
     file = clean(frame.path.rstrip("/").rsplit("/", 1)[-1])
     name = name_of(frame)
     state = frame.state if run is None or frame.state != "ended" else run.state
+    length = frame.duration if is_whole(frame) else seconds(frame)
     noun = "GPU" if frame.part is None else frame.part.level.noun
     words = [
         name, file if file.removesuffix(".d").removesuffix(".sql") != name else "",
-        f"{count(frame.gpus_of_run, noun)} on {count(len(frame.nodes), 'node')}", length_text(frame, seconds(frame)), state,
+        f"{count(frame.gpus_of_run, noun)} on {count(len(frame.nodes), 'node')}", length_text(frame, length), state,
         clean(gpu.name or ""), clean(" ".join(run.command)) if run else "",
     ]  # fmt: skip
     return ", ".join(word for word in words if word)

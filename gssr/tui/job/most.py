@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
+from gssr.model.breakdown.categories import POSITIONS
+from gssr.model.breakdown.result import Breakdown
 from gssr.model.frame_cache import once
 from gssr.model.live.live_result import Result
 from gssr.render.cells import clean, fit
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 _KINDS = {"kernels": "kernels", "operators": "operators", "os": "calls", "ranges": "ranges"}
 """The tables that are asked for it, the first of them that has lines, and what these are."""
+
+
+_ROUNDING = 1e-6
+"""By this much a share of all may miss 1."""
 
 
 class MostTime(RowsPanel):
@@ -81,12 +87,24 @@ class MostTime(RowsPanel):
         if gap is None:
             return []
         when = moment(gap.start_ns / 1e9 - result.first, 0.0, 1e-6)
-        text = f"longest gap {exact(gap.length_ns / 1e9)} at {when}: {gap.cause}{f' ({gap.call})' if gap.call else ''}"
+        cause = f"{gap.cause}{f' ({gap.call})' if gap.call else ''}"
+        if gap.cause == "unknown" and analysis.breakdown is not None and _is_after_work(gap, analysis.breakdown):
+            cause = f"mostly {analysis.breakdown.label(POSITIONS['end'])}"
+        text = f"longest gap {exact(gap.length_ns / 1e9)} at {when}: {cause}"
         return [(Span(fit(clean(text), width, self.glyphs.ellipsis), "dim"),)]
 
 
 def _longest_gap(analysis: "TraceAnalysis | None") -> "Gap | None":
     return max(analysis.gaps, key=lambda each: each.length_ns, default=None) if analysis is not None else None
+
+
+def _is_after_work(gap: "Gap", breakdown: Breakdown) -> bool:
+    """Tell whether the breakdown books more than half of a gap as time after the last work of any GPU; False for a gap that
+    fills no bin of it."""
+    start, end = gap.start_ns / 1e9, (gap.start_ns + gap.length_ns) / 1e9
+    is_inside = (breakdown.times >= start) & (breakdown.times + breakdown.width <= end)
+    is_after = breakdown.share_over_time("end")[is_inside] > 1 - _ROUNDING
+    return 2 * int(is_after.sum()) > len(is_after)
 
 
 @once

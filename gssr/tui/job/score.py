@@ -67,7 +67,7 @@ class Score(Drawing, Vertical):
         self.border_title = "GPU saturation" if result.part is None else "work"
         score, recent = result.whole.score(gpus), result.recent.score(gpus)
         live = result.is_live
-        word, of, remark = "score", f"whole run\n{duration(result.last - result.first)}", SCALE
+        word, of, remark = "score", f"whole run\n{duration(result.duration)}", SCALE
         shown = fixed(recent if live and recent is not None else score, 3, "")
         if live:
             lasted = min(RECENT_SECONDS, max(result.last - result.first, 0.0))

@@ -103,7 +103,7 @@ def pieces_of(result: Result, view: View) -> list[Span]:
     if view.filter and result.part is not None:
         pieces.append(Span(f"only {clean(view.filter)}", "outlier"))
     if result.n_rows and (result.part is None or result.part.trace.profile is None):
-        elapsed = (result.now if result.following else result.last) - result.first
+        elapsed = result.now - result.first if result.is_live else result.duration
         pieces.append(Span(length_text(result, elapsed)))
     if view.speed:
         pieces.append(Span(f"playing {view.speed:g}x", "outlier"))

@@ -13,9 +13,9 @@ from gssr.model.breakdown.categories import BRANCHES, CATEGORIES
 from gssr.model.breakdown.result import Breakdown, positions_of
 from gssr.model.live.live_result import Result
 from gssr.model.verdicts.words import no_gpus_text
-from gssr.render.breakdown import LEAST_SHOWN, LOOKS, headline
+from gssr.render.breakdown import LEAST_SHOWN, LEAST_TOLD, LOOKS, SMALLER_PARTS, headline
 from gssr.render.cells import clean, fit
-from gssr.render.scale import fixed, percent
+from gssr.render.scale import count, fixed, percent
 from gssr.report.live.marked_gpus import culprit_mark
 from gssr.report.live.times_of_run import judged_title
 from gssr.tui.keys import key
@@ -46,9 +46,9 @@ def items_of(breakdown: Breakdown, result: Result, ascii_only: bool = False) -> 
     """Build the tree of the account: branches, their categories with the largest first, and below a category the GPUs
     that most of it falls on.
 
-    Categories below LEAST_SHOWN of the GPU time are left out. Branches without a word of their own (_WORDS) are left
-    out as well, and their categories stand at the top. GPUs are only named if they are not all of them;
-    those that the judgement singles out have their mark.
+    Categories below LEAST_SHOWN of the GPU time are told together, last of all. Branches without a word of their own
+    (_WORDS) are left out, and their categories stand at the top. GPUs are only named if they are not all of them, and the
+    others are told together; those that the judgement singles out have their mark.
     """
     total, seconds = breakdown.gpu_seconds, breakdown.by_gpu.sum(axis=0)
     result = result.of_gpus or result
@@ -66,11 +66,12 @@ def items_of(breakdown: Breakdown, result: Result, ascii_only: bool = False) -> 
         if len(most) in (0, len(breakdown.by_gpu)) or not has_names:
             return ()
         most = sorted(most, key=lambda gpu: -float(breakdown.by_gpu[gpu, at]))[:_MOST_GPUS]
-        return tuple(
-            Item(named(looked_at[gpu]), name, own / total, None, own / 3600)
-            for gpu, own in ((gpu, float(breakdown.by_gpu[gpu, at])) for gpu in most)
-            if gpu < len(looked_at)
-        )
+        told = [(gpu, float(breakdown.by_gpu[gpu, at])) for gpu in most if gpu < len(looked_at)]
+        of_gpus = [Item(named(looked_at[gpu]), name, own / total, None, own / 3600) for gpu, own in told]
+        rest, n_others = float(seconds[at]) - sum(own for _, own in told), len(breakdown.by_gpu) - len(told)
+        if rest / total >= LEAST_TOLD:
+            of_gpus.append(Item(f"{count(n_others, 'other GPU')}", name, rest / total, None, rest / 3600))
+        return tuple(of_gpus)
 
     found: list[Item] = []
     for branch in BRANCHES:
@@ -88,6 +89,9 @@ def items_of(breakdown: Breakdown, result: Result, ascii_only: bool = False) -> 
         own = float(seconds[places].sum())
         error = float(np.sqrt(np.nansum(np.square(breakdown.error[places]))))
         found.append(Item(_WORDS[branch], leaves[0].category, own / total, error, own / 3600, leaves))
+    small = float(seconds[seconds / total < LEAST_SHOWN].sum())
+    if small / total >= LEAST_TOLD:
+        found.append(Item(SMALLER_PARTS, "unmeasured", small / total, None, small / 3600))
     return found
 
 
@@ -172,7 +176,7 @@ class AccountTree(Drawing, Tree[str]):
         indent = 2 * depth + 2  # the arrow, or its place
         name = max(min(room - bar, _MOST_NAME) - indent - 2, _LEAST_NAME)
         arrow = "" if item.below else "  "
-        mark = look.marked(ascii_only)
+        mark = " " if item.name == SMALLER_PARTS else look.marked(ascii_only)
         error = "" if item.error is None else f"{'+-' if ascii_only else '±'}{fixed(100 * item.error, 1)}"
         filled = round(item.share * bar)
         return Text.assemble(

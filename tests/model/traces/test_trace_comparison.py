@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from timelines import Events
 
-from gssr.model.compare.alignment import origins
 from gssr.model.compare.traces import Calls, calls, names
+from gssr.model.live.alignment import origins
 from gssr.model.live.watched_trace import WatchedTrace
 from gssr.model.traces.analyze_trace import analyze_timeline
 from gssr.render.roles import text_of

@@ -10,7 +10,7 @@ from gssr.arrays import Floats
 from gssr.metrics import OF_NODES, best_measured
 from gssr.model.findings.notes import FINEST
 from gssr.model.live.live_result import Query, Result
-from gssr.model.statistics.grid import choose_width, column_of
+from gssr.model.statistics.grid import choose_width, column_of, columns_over
 
 Alignment = Literal["start", "activity", "mark"]
 
@@ -51,13 +51,16 @@ def aligned(query: Query, align: Alignment, one: Result | None, other: Result | 
     """Return what to ask of both runs so that their columns are as wide, and begin at the same time after the origin
     to within one column.
 
-    ``query`` is about ``one``: its span, right edge and cursor count from that run's origin; without a span both are
-    shown whole. A metric of nodes, or one that a run lacks, gives way to the best that both have. What the results
-    (None: not there yet) say is used as far as it is known; asked again with the results that come, the answer stays
-    the same. Selected GPUs of one run mean nothing in the other: all of both are looked at.
+    ``query`` is about ``one``, whose window is the same as on every other screen; that of ``other`` is as far after its own
+    origin. Without a span, with one that holds all of ``one``, or while the newest columns roll in, both are shown whole. A
+    metric of nodes, or one that a run lacks, gives way to the best that both have. What the results (None: not there yet)
+    say is used as far as it is known; asked again with the results that come, the answer stays the same. Selected GPUs of
+    one run mean nothing in the other: all of both are looked at.
     """
     metric = "" if query.metric in OF_NODES else query.metric
-    base = replace(query, metric=metric, activity=align != "start", gpus=(), rows=0, energy=True)
+    base = replace(query, metric=metric, activity=align != "start", gpus=(), rows=0, width=None, analysis=True)
+    if query.width is not None:  # what rolls in is a part of the whole run
+        base = replace(base, span=None)
     if one is None or other is None or not one.n_rows or not other.n_rows:
         return base, replace(base, end=None, cursor=None)
     zeros = [time for time, _ in origins(one, other, align)]
@@ -67,20 +70,28 @@ def aligned(query: Query, align: Alignment, one: Result | None, other: Result | 
     interval = max(one.sampling_seconds, other.sampling_seconds)
     n_gpus = max(one.n_gpus, other.n_gpus)
     least = FINEST if math.isfinite(max(one.thinned, other.thinned)) else 0.0
-    if query.span is None:
+    if base.span is None or (base.end is None and base.span >= one.last - one.first):
         begin = min(one.first - zeros[0], other.first - zeros[1])
         span = max(one.last - zeros[0], other.last - zeros[1]) - begin
         width = choose_width(max(span, interval), max(query.columns - 1, 1), interval, n_gpus, snug=True, least=least)
+        found = [_columns_from(base, zero + begin, width, query.columns) for zero in zeros]
     else:
-        width = choose_width(query.span, query.columns, interval, n_gpus, least=least)
-        span = width * query.columns
-        begin = (one.last if query.end is None else query.end) - zeros[0] - span
-    found = []
-    for zero in zeros:
-        end = (column_of(zero + begin, width) + query.columns) * width
-        cursor = None if query.cursor is None else query.cursor - zeros[0] + zero
-        found.append(replace(base, span=query.columns * width, end=end, cursor=cursor, width=width))
-    return found[0], found[1]
+        is_sampled = one.part is None
+        snug = is_sampled and base.end is None
+        width = choose_width(base.span, query.columns, interval, n_gpus, snug=snug, least=least)
+        edge = one.last if base.end is None else base.end
+        n = min(query.columns, columns_over(base.span, width, base.end if is_sampled else edge))
+        rolls = is_sampled and base.end is None
+        behind = column_of(one.last, width) + 1 if rolls else math.ceil(edge / width - 1e-9)
+        begin = (behind - n) * width - zeros[0]
+        found = [replace(base, width=width), _columns_from(base, zeros[1] + begin, width, n)]
+    cursor = None if query.cursor is None else query.cursor - zeros[0] + zeros[1]
+    return found[0], replace(found[1], cursor=cursor)
+
+
+def _columns_from(query: Query, begin: float, width: float, n: int) -> Query:
+    """Return the query for ``n`` columns of ``width`` s, the first of which holds ``begin`` (unix s)."""
+    return replace(query, span=n * width, end=(column_of(begin, width) + n) * width, width=width)
 
 
 def shares_columns(one: Result, other: Result) -> bool:
