@@ -83,13 +83,15 @@ def signed(value: float | None, decimals: int) -> str:
 
 
 def number(value: float | None, metric: Metric) -> str:
-    """Write a stored value as in a table, without its unit; NONE for None, NaN and infinity."""
+    """Write a stored value for a table: in the unit shown, with its decimals and without the unit's name. NONE for
+    None, NaN and infinity."""
     unit = unit_of(metric)
     return fixed(None if value is None else value * unit.factor, unit.decimals)
 
 
 def quantity(value: float | None, metric: Metric) -> str:
-    """Write a stored value as in a sentence, with its unit; UNKNOWN for None, NaN and infinity."""
+    """Write a stored value for a sentence: in the unit shown, with its decimals, and with the unit's name behind it
+    (``82.4 %``). UNKNOWN for None, NaN and infinity."""
     unit = unit_of(metric)
     text = fixed(None if value is None else value * unit.factor, unit.decimals, UNKNOWN)
     return text if text == UNKNOWN or not unit.name else f"{text} {unit.name}"
