@@ -475,6 +475,7 @@ assert len(HEAD) == 4  # the head is filled by position above
 
 
 def _little_endian(values: array) -> bytes:  # type: ignore[type-arg]
+    """Return the bytes of numbers in little-endian order; the array itself stays as it is."""
     if sys.byteorder != "little":
         values = values[:]
         values.byteswap()

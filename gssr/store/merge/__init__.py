@@ -166,6 +166,7 @@ class _Merge:
         return Outcome(self._target, n_files, (*found.left, *self._kept), found.waiting, replaced)
 
     def _ledger(self) -> list[Merged]:
+        """List the files that the recording was merged from; [] if it does not exist yet."""
         if not _has_content(self._target):
             return []
         with closing(connect(self._target)) as connection:
@@ -329,6 +330,7 @@ class _Merge:
 
 
 def _has_content(path: str) -> bool:
+    """Tell whether a file is there and not empty. Raises OSError if it can't be looked at."""
     try:
         return os.path.getsize(path) > 0
     except FileNotFoundError:

@@ -72,6 +72,9 @@ def _spans_in(source: RankFile, keys: Sequence[int]) -> dict[int, Span]:
 
 
 def _spans(connection: sqlite3.Connection, keys: Sequence[int], last: int, counted: bool) -> dict[int, Span]:
+    """Find when the rows of these GPUs (keys) begin and end in the file that ``connection`` has open; see
+    ``read_spans``."""
+
     def query(statement: str, values: Sequence[object]) -> list[tuple[object, ...]]:
         return connection.execute(statement, tuple(values)).fetchall()
 
