@@ -353,10 +353,10 @@ def _open_foreign(path: str) -> Recording:
     """Make a temporary recording of another tool's metric files and open it. Warns of what could not be read."""
     from weakref import finalize
 
-    from gssr.foreign.open import looked_at
+    from gssr.foreign.open import temporary_recording
 
     with ExitStack() as until_end:
-        recording, problems = until_end.enter_context(looked_at([path]))
+        recording, problems = until_end.enter_context(temporary_recording([path]))
         for problem in problems:
             warnings.warn(problem, stacklevel=3)
         opened = store.open_recording(recording)

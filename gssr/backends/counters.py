@@ -128,8 +128,8 @@ class Counters:
 
     def read(self, row: list[Any]) -> None:
         """Write the values into a row, each at its metric's place in ``gssr.metrics.PLACES``; places of what this GPU
-        does not measure stay as they are. Rates are those since the last call, and missing in the first. Raises
-        Gone."""
+        does not measure stay as they are. Rates are computed from counters since the last call, and missing in the
+        first; those of PCIe may be what ``watch_link`` measured instead. Raises Gone."""
         failed = [(call, code) for call, function, arguments in self._asked if (code := function(*arguments))]
         numbers = self._struct.unpack_from(self._buffer)
         for k, at, factor, most in self._places:

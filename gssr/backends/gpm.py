@@ -132,7 +132,8 @@ class Profiler:
         ]
 
     def _take(self) -> int:
-        """Take a sample. Returns the driver's return code, 0 for success."""
+        """Take a sample into the buffer whose turn it is, and remember when that was (None after an error). Returns the
+        driver's return code, 0 for success."""
         take, _ = self._sides[self._next]
         before = monotonic()
         code = take()

@@ -38,6 +38,7 @@ _T = TypeVar("_T")
 
 
 def _reading(read: Callable[[], _T]) -> _T | None:
+    """Return what ``read`` returns; None if it raises anything."""
     try:
         return read()
     except Exception:  # containers hide parts of /proc and /sys in many ways
@@ -183,6 +184,7 @@ def _ports(sysfs: str, _minute: int) -> list[tuple[str, str, int]]:
 
 
 def _names(folder: str) -> list[str]:
+    """List the names in a folder; [] where it can't be read."""
     try:
         return os.listdir(folder)
     except OSError:

@@ -137,6 +137,8 @@ class NvmlBackend:
         return False
 
     def _look_beside(self) -> bool:
+        """Ask the driver the next question that is due, and keep what it answers for ``changes``. Returns False if none
+        is due."""
         ticks = monotonic()
         news = self._beside.step(ticks, ticks + self._shift)
         self._changes += news or ()

@@ -45,10 +45,10 @@ class ProcessList:
         """Time stamp of the newest utilization that was read."""
 
     def look(self) -> tuple[Running, ...] | None:
-        """Read all processes that are on the GPU now, sorted by process id; process 0, which is none, is left out.
-        Empty when there are none; None where the driver doesn't tell, or only tells one of the two kinds (compute and
-        graphics). Of each the memory (bytes) and the share of the SMs' time since the last call (0 to 1) are None where
-        they are unknown."""
+        """Read all processes that are on the GPU now, sorted by process id; process 0, which is none, is left out. Of
+        each the memory (bytes) and the share of the SMs' time since the last call (0 to 1) are None where they are
+        unknown. Empty when there are none. None where the driver tells of none of the two kinds (compute and graphics),
+        and where it fails to tell of one that it has: the other alone would be too few."""
         memory: dict[int, int | None] = {}
         told = False
         for function in tuple(self._lists):

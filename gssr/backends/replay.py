@@ -112,6 +112,7 @@ class ReplayBackend:
         self.measures: Sequence[str] = tuple(name for name in NAMES if name in measured)
 
     def _is_thinned(self) -> bool:
+        """Tell whether samples of any file were thinned; False where one is damaged."""
         try:
             return any(read_thinned(file.connection) for file in self._files)
         except sqlite3.DatabaseError:

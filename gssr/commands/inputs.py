@@ -134,10 +134,10 @@ def looking_at(names: Sequence[str], together: bool = False, live: bool = False)
     with ExitStack() as until_end:
         for group in [ours] if together and ours else [[name] for name in ours]:
             from gssr.foreign.follow import followed, is_growing
-            from gssr.foreign.open import looked_at
+            from gssr.foreign.open import temporary_recording
 
             growing = live and is_growing(group[0])
-            path, problems = until_end.enter_context(followed(group[0]) if growing else looked_at(group))
+            path, problems = until_end.enter_context(followed(group[0]) if growing else temporary_recording(group))
             for problem in problems:
                 tell(problem)
             words = " ".join(map(quote, group[:3])) + (" ..." if len(group) > 3 else "")
@@ -152,7 +152,7 @@ def with_foreign(places: Sequence[str]) -> Iterator[list[str]]:
 
     These are deleted after the block. Raises RecordingError.
     """
-    from gssr.foreign.open import files_in, looked_at
+    from gssr.foreign.open import files_in, temporary_recording
     from gssr.foreign.series import ForeignError
     from gssr.recognise import FOREIGN, recognise
 
@@ -166,7 +166,7 @@ def with_foreign(places: Sequence[str]) -> Iterator[list[str]]:
                     continue  # recordings alone
             elif place in found:
                 continue
-            path, problems = until_end.enter_context(looked_at([place], apart=True))
+            path, problems = until_end.enter_context(temporary_recording([place], apart=True))
             for problem in problems:
                 tell(problem)
             found.append(path)

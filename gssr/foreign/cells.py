@@ -37,6 +37,7 @@ class Lines:
         self.rest = b""
 
     def __iter__(self) -> Iterator[bytes]:
+        """Yield blocks of whole lines, and b"" for each empty chunk; what is left over is in ``rest``."""
         for chunk in self._chunks:
             if not chunk:
                 yield b""
@@ -94,6 +95,7 @@ class TextCells:
         self.lines: Ints = np.concatenate(([len(_PAD)], stops[:-1] + 1))
 
     def _trim(self) -> None:
+        """Move ``begin`` and ``end`` of each cell past the blanks and control characters at its ends."""
         while (more := (self.text[self.begin] <= 32) & (self.begin < self.end)).any():
             self.begin = self.begin + more
         while (more := (self.text[self.end - 1] <= 32) & (self.begin < self.end)).any():

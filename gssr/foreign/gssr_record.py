@@ -200,6 +200,7 @@ def _meta(path: str) -> Mapping[str, str]:
 
 
 def _date(value: str | None) -> float | None:
+    """Parse a date and time with a zone as unix s; None for anything else."""
     try:
         return datetime.strptime(value or "", "%Y-%m-%dT%H:%M:%S%z").timestamp()
     except (ValueError, OverflowError):

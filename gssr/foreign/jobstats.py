@@ -129,7 +129,8 @@ def _job_of(row: Mapping[str, Any], told: ImportHints) -> _Job:
 
 
 def _time(text: str | None, told: ImportHints) -> float | None:
-    """Read a time of sacct: a date of the zone that was told (else this machine's), or unix s. None if it is none."""
+    """Read a time of sacct: unix s, or a date and time, in ``told.timezone`` (None: this machine's) if it names no
+    zone. None for None and for what is no time."""
     if text is None:
         return None
     seconds = number(text)

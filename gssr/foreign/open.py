@@ -257,10 +257,10 @@ def _stem(path: str) -> str:
 
 
 @contextmanager
-def looked_at(paths: Sequence[str], apart: bool = False) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Make a private recording of metric files and folders, which is removed when the block ends. With ``apart`` each
-    file is a run even if runs overlap in time. Yields the recording's path, and sentences about what could not be read.
-    Raises RecordingError if there is no metric file or nothing in them can be read."""
+def temporary_recording(paths: Sequence[str], apart: bool = False) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Import metric files and folders into a recording of this process's own, which is removed when the block ends.
+    Yields the recording's path, and sentences about what could not be read. ``apart``: each file is a run, even where
+    runs overlap in time. Raises RecordingError if there is no metric file or nothing in them can be read."""
     with ExitStack() as until_end:
         try:
             path = os.path.join(until_end.enter_context(private_folder("import")), PRIVATE)

@@ -353,6 +353,8 @@ def _places_of(keys: Ints, n: int) -> tuple[Ints, Ints]:
 
 
 def _meaning(name: str) -> Meant | None:
+    """Return the metric that a series of this name holds, of GSSR's export or of dcgm-exporter; None if it is none of
+    theirs."""
     ours = _OURS.get(name)
     if ours is not None:
         return ours

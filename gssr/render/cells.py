@@ -261,7 +261,7 @@ def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  "
     return rows
 
 
-def as_many(pieces: Sequence[Row], width: int) -> Row:
+def as_many_as_fit(pieces: Sequence[Row], width: int) -> Row:
     """Put the first piece, cut if need be, on one line of at most ``width`` cells, and behind it each of the others
     that still fits, two blanks apart; one that doesn't is left out, and the next one tried. () without pieces."""
     line = clip(pieces[0], max(width, 0)) if pieces else ()

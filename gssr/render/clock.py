@@ -155,17 +155,20 @@ OTHER: tuple[str, Role] = ("*", "value")
 LEGEND = "m mark, g gap or loss, t throttling, * other"
 
 
-def timed(events: "Sequence[Event]") -> tuple[Floats, Ints]:
-    """Return when each event was [n] (unix s), and the place of its kind in LOOKS [n] (len(LOOKS) for others)."""
+def event_times_and_ranks(events: "Sequence[Event]") -> tuple[Floats, Ints]:
+    """Return when each event was [n] (unix s), and the rank of its kind, its place in LOOKS [n]; len(LOOKS) for kinds
+    that are not there. A lower rank hides a higher one."""
     kinds = {kind: rank for rank, kind in enumerate(LOOKS)}
     ranks = np.array([kinds.get(event.kind, len(kinds)) for event in events], np.int64)
     return np.array([event.time for event in events], np.float64), ranks
 
 
-def in_columns(times: Floats, ranks: Ints, start: float, width: float, n: int) -> dict[int, tuple[str, Role]]:
-    """Return letter and role for each of ``n`` columns of ``width`` s from ``start`` (unix s) in which something
-    happened, by column. ``times`` and ``ranks`` are those of ``timed``; of several events in a column the lowest rank
-    stays."""
+def event_marks_by_column(
+    times: Floats, ranks: Ints, start: float, width: float, n: int
+) -> dict[int, tuple[str, Role]]:
+    """Choose a letter and its role for each column of time in which something happened, and return them by the column's
+    index. There are ``n`` columns of ``width`` s from ``start`` (unix s). ``times`` and ``ranks`` are those of
+    ``event_times_and_ranks``; of several events in a column the one with the lowest rank is shown."""
     column = np.floor((times - start) / width)
     inside = (column >= 0) & (column < n)
     looks = [*LOOKS.values(), OTHER]

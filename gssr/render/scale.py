@@ -83,13 +83,15 @@ def signed(value: float | None, decimals: int) -> str:
 
 
 def number(value: float | None, metric: Metric) -> str:
-    """Write a stored value as in a table, without its unit; NONE for None, NaN and infinity."""
+    """Write a stored value for a table: in the unit shown, with its decimals and without the unit's name. NONE for
+    None, NaN and infinity."""
     unit = unit_of(metric)
     return fixed(None if value is None else value * unit.factor, unit.decimals)
 
 
 def quantity(value: float | None, metric: Metric, unknown: str = UNKNOWN) -> str:
-    """Write a stored value with its unit; for None, NaN and infinity ``unknown``, in a table NONE."""
+    """Write a stored value for a sentence: in the unit shown, with its decimals, and with the unit's name behind it
+    (``82.4 %``). For None, NaN and infinity ``unknown``, in a table NONE."""
     unit = unit_of(metric)
     text = fixed(None if value is None else value * unit.factor, unit.decimals, unknown)
     return text if text == unknown or not unit.name else f"{text} {unit.name}"

@@ -11,7 +11,7 @@ from gssr.model.fleet.allocations import Allocated, hours_by_place
 from gssr.model.fleet.bad_nodes import BadNode
 from gssr.model.fleet.figures import RunFigures
 from gssr.model.fleet.fleet import Fleet, NodeHealth, RunGroup, ScoreBin
-from gssr.render.cells import as_many, clean, fit, flow, wrap
+from gssr.render.cells import as_many_as_fit, clean, fit, flow, wrap
 from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Row, Span
@@ -201,7 +201,7 @@ class _Page:
             drawn = bar(share, 20, self._marks) if percent and width >= _WIDE else ()
             shown = Span(f"{self._hours(value):>{wide}}", "value")
             row = labelled(name, width, shown, Span(f"  {percent}"), *drawn)
-            rows.append(as_many([row, (Span(about, "dim"),)], width))
+            rows.append(as_many_as_fit([row, (Span(about, "dim"),)], width))
         if whole.energy_j is not None:
             wasted = "" if whole.wasted_energy_j is None else f", {_kwh(whole.wasted_energy_j)} of it wasted"
             rows.append(labelled("energy", width, Span(f"{_kwh(whole.energy_j)} kWh", "value"), Span(wasted)))
@@ -225,7 +225,7 @@ class _Page:
             percent = f"  {fixed(None if share is None else 100 * share, 1):>6} % "
             drawn = bar(share, 20, self._marks) if width >= _WIDE else ()
             row = labelled(name, width, Span(f"{self._hours(value):>{wide}}", "value"), Span(percent), *drawn)
-            rows.append(as_many([row, (Span(about, "dim"),)], width))
+            rows.append(as_many_as_fit([row, (Span(about, "dim"),)], width))
         lacking = [use for use in found.jobs if use.unrecorded > LEAST_UNRECORDED * use.allocation.gpu_hours]
         columns = [
             TableColumn("job", keep="end"), TableColumn("user", drop=1), TableColumn("name", drop=4, cut=True),

@@ -13,7 +13,7 @@ from gssr.arrays import Floats
 from gssr.metrics import Metric, best_measured
 from gssr.model.results import Analysis, Grid, Series
 from gssr.render.cells import clean, clip, fit, pad, wrap
-from gssr.render.clock import LEGEND, in_columns, timed
+from gssr.render.clock import LEGEND, event_marks_by_column, event_times_and_ranks
 from gssr.render.columns import strip
 from gssr.render.glyphs import Glyphs, glyph_set
 from gssr.render.roles import Row, Span
@@ -112,7 +112,9 @@ def _when_events(analysis: Analysis, width: int, gutter: int, room: int) -> list
     """Draw what happened as letters in the columns of the chart above, and what they mean; ``gutter`` and ``room`` as
     in ``_chart``."""
     axis = time_axis(analysis)
-    found = in_columns(*timed(events(analysis)), axis.begin, (axis.end - axis.begin) / room, room)
+    found = event_marks_by_column(
+        *event_times_and_ranks(events(analysis)), axis.begin, (axis.end - axis.begin) / room, room
+    )
     cells = [Span(*found.get(column, (" ", "plain"))) for column in range(room)]
     name = f"{'events':<{gutter}} "
     return [clip((Span(name), *cells), width), clip((Span(" " * len(name) + LEGEND, "dim"),), width)]

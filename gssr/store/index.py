@@ -142,6 +142,8 @@ class Index:
         return True
 
     def _connect(self, mode: str) -> Guarded:
+        """Open the index in an SQLite ``mode`` ("ro", "rw", ...), with limits on what a file from a stranger may do.
+        Raises sqlite3.Error."""
         connection = open_guarded(uri_of(self.path, mode), [self.path], uri=True, timeout=_PATIENCE)
         connection.bound()
         connection.text_factory = partial(_strict_text, connection.budget.text)

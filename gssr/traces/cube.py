@@ -255,6 +255,7 @@ def _sound(values: Floats) -> Flags:
 
 
 def _as_floats(values: NDArray[np.generic]) -> Floats:
+    """Convert values to float64; NaN for what is unknown in a column of unsigned 64-bit numbers."""
     found = values.astype(np.float64)
     if values.dtype.kind == "u" and values.dtype.itemsize == 8:
         found[values.astype(np.uint64) > _NO_COUNT] = np.nan

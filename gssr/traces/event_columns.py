@@ -228,6 +228,8 @@ def _received(stream: IO[bytes]) -> EventColumns:
 
 
 def _middle_of(path: str) -> int | None:
+    """Find where a second process can begin to read the file (``middle_of``); None if it is better read by one, as with
+    a single core, or can't be read."""
     try:
         return middle_of(path) if sys.executable and len(os.sched_getaffinity(0)) > 1 and not is_worker() else None
     except OSError:
@@ -439,6 +441,7 @@ def _doubles(values: Sequence[Any]) -> Floats:
 
 
 def _double(value: Any) -> float:
+    """Convert a number or its text to a float; NaN for anything else."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):

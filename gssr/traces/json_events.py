@@ -421,6 +421,7 @@ class FileChunks:
         """How many events it may hold, None for any number; known with the first piece."""
 
     def __iter__(self) -> Iterator[bytes]:
+        """Yield the pieces. Raises TraceError if the file cannot be read, or is longer than it may be."""
         try:
             with open(self._path, "rb") as stream:
                 is_packed = self.is_packed = stream.read(2) == b"\x1f\x8b"
@@ -443,6 +444,7 @@ class FileChunks:
             raise TraceError(f"{self._path}: can't be read: {error.strerror}") from None
 
     def _plain(self, stream: BinaryIO) -> Iterator[bytes]:
+        """Yield pieces of the part from ``begin`` to ``end`` as they stand in the file."""
         at = stream.seek(self._begin)
         while piece := stream.read(PIECE if self._end is None else min(PIECE, self._end - at)):
             at += len(piece)

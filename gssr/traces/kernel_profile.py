@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 Dim3 = tuple[int, int, int]
 Values = Mapping[str, float]
-"""By metric, in %, ns, bytes, Hz and their quotients."""
+"""By metric or label, in %, s, bytes, Hz and their quotients."""
 AdviceKind = Literal["optimization", "warning", "error", "information"]
 
 MOST_LAUNCHES = 100_000

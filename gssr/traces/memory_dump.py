@@ -124,6 +124,7 @@ class _Stacks:
         return made[1]
 
     def _frame(self, frame: dict[str, Any]) -> Frame:
+        """Make the Frame of a frame as the file has it, once for each such object."""
         if (made := self._frames.get(id(frame))) is None:
             line = whole_number(frame.get("line")) or 0
             made = self._frames[id(frame)] = (frame, Frame(text(frame.get("filename")), line, text(frame.get("name"))))

@@ -159,6 +159,8 @@ def _sides(text: str) -> Dim3 | None:
 
 
 def _fields(line: str, path: str) -> list[str]:
+    """Split a row of CSV, which may have several lines, into its fields. Raises TraceError, naming ``path``, if it is
+    no CSV."""
     try:
         return next(csv.reader([line]), [])
     except csv.Error as error:

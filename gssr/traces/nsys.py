@@ -134,6 +134,7 @@ _UNIT = re.compile(r"\[(?:Throughput )?([^\]]*)\]$")
 
 
 def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
+    """Say in a clause why a database is no report of Nsight Systems; None if it is one."""
     tables = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if tables.intersection(_READ) - {"StringIds"}:
         return None

@@ -151,6 +151,7 @@ def _arrow_batches(path: str) -> tuple[Any, list[Any]]:
 
 
 def _is_whole(kind: Any) -> bool:
+    """Tell whether a column of this pyarrow type holds whole numbers or truth values, also by way of a dictionary."""
     import pyarrow as pa
 
     own = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -158,6 +159,7 @@ def _is_whole(kind: Any) -> bool:
 
 
 def _is_text(kind: Any) -> bool:
+    """Tell whether a column of this pyarrow type holds texts, also by way of a dictionary."""
     import pyarrow as pa
 
     own = kind.value_type if pa.types.is_dictionary(kind) else kind

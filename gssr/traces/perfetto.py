@@ -439,7 +439,9 @@ class _Reading:
         return Clock(self._unix, "unix", 1000)
 
     def _made(self, uuid: int, is_gpu: bool, device: int | None) -> Track:
-        """Make a track. Its process is told by itself, or by one that it is a part of."""
+        """Make the track that the file numbers ``uuid``. Its process is told by its own description, or by that of a
+        track that it is a part of. ``is_gpu``: it is a GPU's, with the number ``device`` if an event tells it (None:
+        none does)."""
         own = told = self._described.get(uuid, _UNKNOWN)
         for _ in range(_MOST_ANNOTATIONS):  # parents may go in a circle
             if told.pid is not None or told.parent not in self._described:

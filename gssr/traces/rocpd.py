@@ -91,7 +91,8 @@ def check_rocpd(path: str) -> None:
 
 
 def _open(path: str) -> AbstractContextManager[Database]:
-    """Open the database for what stands under ``with``, which raises TraceError."""
+    """Open the database at ``path`` for what stands under ``with``. That raises TraceError, in the end also if the file
+    was written meanwhile."""
     tables: dict[str, str] = {}
 
     def look(connection: sqlite3.Connection) -> str | None:

@@ -245,6 +245,7 @@ class _JsonProcess:
         )  # fmt: skip
 
     def _add_call(self, record: dict[str, Any]) -> None:
+        """Add a call, or a mark of the program, from its record. What the record lacks is NULL."""
         correlation, start, end = self._when(record)
         kind, name = self._named(record)
         name = self._marks.get(correlation) or name if kind.startswith("MARKER") else name

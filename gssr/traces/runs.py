@@ -115,6 +115,7 @@ def _short(host: str) -> str:
 
 
 def _long(ns: int) -> str:
+    """Write a length of time in whole minutes, from 2 h on in hours, from 2 days on in days."""
     minutes = ns // (60 * 10**9)
     return (
         f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} days"

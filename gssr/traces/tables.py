@@ -99,6 +99,7 @@ class TablesInMemory:
             ]  # fmt: skip
 
     def _numbered(self, values: Iterable[Any]) -> Ints:
+        """Number texts as ``texts`` does, to which new ones are added: int64[n]; NULL for anything but a text."""
         own = self.texts
         return np.array(
             [own.setdefault(each, len(own)) if isinstance(each, str) else NULL for each in values], np.int64

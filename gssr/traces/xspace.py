@@ -459,6 +459,7 @@ class _Reading:
                             yield (int(module[2]), name), category
 
     def _counters(self) -> Iterator[Counter]:
+        """Make the counters of allocated bytes, each with ascending times."""
         for name, points in self._allocated.items():
             points.sort(key=lambda point: point[0])
             time, value = np.array(points, np.int64).T

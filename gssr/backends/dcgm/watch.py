@@ -144,6 +144,7 @@ class Watches:
         return group
 
     def _field_group(self, fields: tuple[int, ...]) -> Any:
+        """Return the group of these fields, creating it the first time. Raises NoRoomError and EngineError."""
         if fields not in self._field_groups:
             created = create(self._engine, "field group", "dcgmFieldGroupCreate", list(fields), group_name())
             self._field_groups[fields] = created

@@ -47,6 +47,7 @@ def _make_parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> float:
+    """Parse a finite number above 0. Raises ValueError for anything else."""
     number = float(text)
     if not 0 < number < float("inf"):
         raise ValueError(text)
@@ -54,6 +55,7 @@ def _positive(text: str) -> float:
 
 
 def _positive_int(text: str) -> int:
+    """Parse a whole number from 1 on. Raises ValueError for anything else."""
     number = int(text)
     if number < 1:
         raise ValueError(text)

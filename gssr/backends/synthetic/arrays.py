@@ -55,6 +55,8 @@ def evaluate(
 
 
 def _finish(column: NDArray[Any], integral: bool) -> Column:
+    """Flatten a metric's values [n_times, n_gpus]: to int64 if it is ``integral`` and none is missing (NaN), else to
+    float64."""
     flat = column.ravel()
     if integral and not (flat.dtype.kind == "f" and np.isnan(flat).any()):
         return flat.astype(np.int64)

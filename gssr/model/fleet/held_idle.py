@@ -69,6 +69,7 @@ def read_growing(names: Sequence[str], progress: Callable[[float], None] = lambd
 
 
 def _growing(reader: RunReader, name: str) -> GrowingRun:
+    """Describe a run that goes on: its figures, and the GPUs that it holds idle, those that are so longest first."""
     run = read_figures(reader, name)
     idle = [(run.gpus[at], seconds) for at, seconds in _idle_seconds(reader).items()]
     idle.sort(key=lambda each: (-each[1], each[0].gpu))

@@ -776,6 +776,7 @@ def _lengths(
         return [(names[code // n_types], Category(code % n_types).name.lower()) for code in codes]
 
     def of_ranks(codes: Sequence[int]) -> list[Key]:
+        """Return the key of each code: its GPU, and what its kernel's name and category are counted under."""
         n = len(names) * n_types
         places = [part.gpus[code // n] for code in codes]
         named = work([code % n for code in codes])
@@ -785,6 +786,8 @@ def _lengths(
         return [(names[code],) for code in codes]
 
     def of_domains(codes: Sequence[int]) -> list[Key]:
+        """Return the key of each code: a range's name without running numbers, its domain, and its style, None where
+        that is not told."""
         of, n = part.timeline.domains, len(names)
         styles = (None, None) if part.timeline.start_end is None else ("PushPop", "StartEnd")
         found = [(names[code % n], styles[code // n]) for code in codes]

@@ -3,7 +3,7 @@
 from gssr.model.live.live_result import Result, TracePart
 from gssr.model.traces.flows import LAUNCHES, partner, stream_wait
 from gssr.model.traces.nesting import within
-from gssr.render.cells import as_many, at_most, clean, fit, fit_row, wrap
+from gssr.render.cells import as_many_as_fit, at_most, clean, fit, fit_row, wrap
 from gssr.render.clock import exact, moment
 from gssr.render.function_names import short_name
 from gssr.render.glyphs import Glyphs
@@ -49,7 +49,7 @@ def interval_rows(result: Result, part: TracePart, place: int, width: int, glyph
         rate = f", {own.size[place] / length:.2f} GB/s" if length > 0 else ""
         operation = OPERATIONS[int(own.operation[place])] if own.operation[place] >= 0 else ""
         pieces.append((Span(f"{operation} {own.size[place]:,} bytes{rate}".strip()),))
-    rows = [as_many([(Span(" "), *piece) for piece in pieces], width)]
+    rows = [as_many_as_fit([(Span(" "), *piece) for piece in pieces], width)]
     other = partner(part.trace, place)
     if other >= 0:
         gap = (int(own.start[other]) - begin) / _NS

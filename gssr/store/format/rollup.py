@@ -144,7 +144,7 @@ def finite(column: Iterable[float | None]) -> list[float]:
     return [value for value in column if value is not None and math.isfinite(value)]
 
 
-def summed(column: Sequence[float | None]) -> tuple[Sequence[float], float]:
+def known_values_and_sum(column: Sequence[float | None]) -> tuple[Sequence[float], float]:
     """Return the values that are neither missing nor infinite, and their sum."""
     values: Sequence[float] = column  # type: ignore[assignment]
     try:
@@ -161,7 +161,7 @@ def summed(column: Sequence[float | None]) -> tuple[Sequence[float], float]:
 def _fold_values(column: Sequence[float | None], bins: array[int]) -> Vector | None:
     """Return [n, sum, m2, min, max] of a column, and add the sketch's bin of each value to ``bins``; None if all are
     missing. This is where the sampler spends its time: every step is one call that loops in C."""
-    values, total = summed(column)
+    values, total = known_values_and_sum(column)
     if not values:
         return None
     n = len(values)
@@ -475,6 +475,7 @@ assert len(HEAD) == 4  # the head is filled by position above
 
 
 def _little_endian(values: array) -> bytes:  # type: ignore[type-arg]
+    """Return the bytes of numbers in little-endian order; the array itself stays as it is."""
     if sys.byteorder != "little":
         values = values[:]
         values.byteswap()

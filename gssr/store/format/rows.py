@@ -169,7 +169,7 @@ class AttachedTrace(NamedTuple):
     digest: str | None = None
 
 
-def one_row_a_trace(rows: Iterable[AttachedTrace]) -> list[AttachedTrace]:
+def deduplicate_traces(rows: Iterable[AttachedTrace]) -> list[AttachedTrace]:
     """Keep one row for each run and trace file, sorted by rank and path. If several ranks have listed the same file,
     the row that knows its node is kept."""
     found: dict[tuple[str, str], AttachedTrace] = {}

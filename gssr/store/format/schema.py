@@ -327,6 +327,7 @@ INDEXES = (
 
 
 def _create_table(table: str) -> str:
+    """Return the SQL statement that makes a table unless it exists."""
     parts = [f"{column.name} {column.type}" for column in TABLES[table]]
     if table in _CONSTRAINTS:
         parts.append(_CONSTRAINTS[table])

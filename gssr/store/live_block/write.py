@@ -24,7 +24,7 @@ from zlib import crc32
 
 from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, FLOP_ACTIVE, METRICS, PLACES, THROTTLES
 from gssr.store.disk import make_file
-from gssr.store.format.rollup import NAN, Row, row_sums, summed
+from gssr.store.format.rollup import NAN, Row, known_values_and_sum, row_sums
 from gssr.store.format.schema import LIVE_SUFFIX
 
 MANY_FILES = 64
@@ -88,7 +88,7 @@ class _Counts:
         """Add values to the metric at ``place`` in COUNTED."""
         if column[0] is None and column.count(None) == len(column):
             return  # not measured
-        values, total = summed(column)
+        values, total = known_values_and_sum(column)
         if values:
             self.n[place] += len(values)
             self.total[place] += total

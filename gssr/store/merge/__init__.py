@@ -20,7 +20,7 @@ from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.merge.copy import HolesError, RefusedError, RunCopier
 from gssr.store.merge.delete import delete_runs
 from gssr.store.merge.lock import Lock, acquire
-from gssr.store.merge.sources import RankFile, ShardsToMerge, clear, find_rank_files, scratch
+from gssr.store.merge.sources import RankFile, ShardsToMerge, clear, find_rank_files, scratch_path
 from gssr.store.merge.verify import all_full, missing_from
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.small_tables import read_merged, read_processes, read_runs
@@ -166,6 +166,7 @@ class _Merge:
         return Outcome(self._target, n_files, (*found.left, *self._kept), found.waiting, replaced)
 
     def _ledger(self) -> list[Merged]:
+        """List the files that the recording was merged from; [] if it does not exist yet."""
         if not _has_content(self._target):
             return []
         with closing(connect(self._target)) as connection:
@@ -246,7 +247,7 @@ class _Merge:
     def _build(self, sources: list[RankFile], overwritten: Sequence[str] = ()) -> None:
         """Make the merged file under another name, verify it, and give it its own name, after removing the files
         ``overwritten``. Raises FileExistsError if the name is taken."""
-        path = scratch(self._folder, "whole")
+        path = scratch_path(self._folder, "whole")
         try:
             with closing(create_unguarded(path, sum(os.path.getsize(source.path) for source in sources))) as connection:
                 copied = self._copy(connection, sources)
@@ -329,6 +330,7 @@ class _Merge:
 
 
 def _has_content(path: str) -> bool:
+    """Tell whether a file is there and not empty. Raises OSError if it can't be looked at."""
     try:
         return os.path.getsize(path) > 0
     except FileNotFoundError:

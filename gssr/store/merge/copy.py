@@ -29,7 +29,7 @@ from gssr.store.format.rollup import (
 )
 from gssr.store.format.rows import first_failure, missing_ranks, one_run, without_ranks
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, RANKS_MISSING, SKETCHES, TABLES
-from gssr.store.merge.gpu_keys import Keys, mapped, unchanged
+from gssr.store.merge.gpu_keys import Keys, new_key_expression, unchanged
 from gssr.store.merge.sources import RankFile, attached
 from gssr.store.read.small_tables import ends_of, read_merged, read_processes, read_runs
 from gssr.store.write.pending import write_rollup, write_sketch
@@ -144,9 +144,9 @@ class RunCopier:
         self._copy_table("processes")
         for use in USE_TABLES:
             self._copy_use(use)
-        self._copy_table("events", {"gpu": mapped(keys)})
+        self._copy_table("events", {"gpu": new_key_expression(keys)})
         if self._columns("shard", "gpu_processes"):  # which files of an earlier version lack
-            self._copy_table("gpu_processes", {"gpu": mapped(keys)})
+            self._copy_table("gpu_processes", {"gpu": new_key_expression(keys)})
         shift = self._copy_samples(source, keys)
         gap_seconds = GAP_INTERVALS * (source.run.sampling_ms or 0.0) / 1000 or math.inf
         counted = self._counted(source)
@@ -219,13 +219,13 @@ class RunCopier:
     def _copy_gpus(self, keys: Mapping[int, int], shared: Sequence[int]) -> None:
         """Copy the GPUs that no other file has listed; ``shared`` are the file's keys of the others. If those were
         listed for another rank they get no rank. A rank that samples for the node lists the others' GPUs as theirs."""
-        self._copy_table("gpus", {"gpu": mapped(keys)}, f"WHERE gpu NOT IN ({_list(shared)})")
+        self._copy_table("gpus", {"gpu": new_key_expression(keys)}, f"WHERE gpu NOT IN ({_list(shared)})")
         self._connection.executemany(
             "UPDATE main.gpus SET rank = NULL WHERE gpu = ? AND rank IS NOT (SELECT rank FROM shard.gpus WHERE gpu = ?)",
             [(keys[gpu], gpu) for gpu in shared],
         )
-        listed = f"(run_id, rank, {mapped(keys)}) IN (SELECT run_id, rank, gpu FROM main.process_gpus)"
-        self._copy_table("process_gpus", {"gpu": mapped(keys)}, f"WHERE {listed} IS NOT 1")
+        listed = f"(run_id, rank, {new_key_expression(keys)}) IN (SELECT run_id, rank, gpu FROM main.process_gpus)"
+        self._copy_table("process_gpus", {"gpu": new_key_expression(keys)}, f"WHERE {listed} IS NOT 1")
 
     def _copy_table(self, table: str, changed: Mapping[str, str] | None = None, rest: str = "") -> int:
         """Copy the rows of a table. Returns how many. ``changed``: SQL expressions for columns that change; ``rest``:
@@ -293,7 +293,9 @@ class RunCopier:
                 self.holes.add(source.name)
                 raise HolesError
         else:
-            n = self._copy_table("samples", {"rowid": f"rowid + {shift}", "gpu": mapped(keys)}, "ORDER BY rowid")
+            n = self._copy_table(
+                "samples", {"rowid": f"rowid + {shift}", "gpu": new_key_expression(keys)}, "ORDER BY rowid"
+            )
         self.copied[source.name] = n
         return shift
 
@@ -339,14 +341,14 @@ class RunCopier:
             only = f"(level = {_COARSEST} OR last_rowid <= CASE gpu {until} END)"
         apart = f"gpu NOT IN ({_list(shared)})"
         rowids = {"first_rowid": f"first_rowid + {shift}", "last_rowid": f"last_rowid + {shift}"}
-        self._copy_table("rollup", {"gpu": mapped(keys), **rowids}, f"WHERE {apart} AND {only}")
+        self._copy_table("rollup", {"gpu": new_key_expression(keys), **rowids}, f"WHERE {apart} AND {only}")
         whole = "1"
         if counted:  # of what is not closed at the coarsest level the finer ones are counted anew, as above
             closed = f"SELECT gpu, bucket FROM shard.rollup WHERE level = {_COARSEST}"
             whole = f"(gpu, bucket - bucket % {_COARSEST}) IN ({closed})"
         sketches = [(seconds, table) for seconds, table in SKETCHES.items() if self._columns("shard", table)]
         for _, table in sketches:  # files of an earlier version lack one
-            self._copy_table(table, {"gpu": mapped(keys)}, f"WHERE {apart} AND {whole}")
+            self._copy_table(table, {"gpu": new_key_expression(keys)}, f"WHERE {apart} AND {whole}")
         if not shared:
             return
         # What ranks sampled one after the other, or beside each other: buckets may be in the file already.

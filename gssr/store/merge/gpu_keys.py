@@ -33,7 +33,7 @@ def identity(run_id: str, node: str | None, uuid: str | None, key: int) -> Ident
     return (run_id, node, uuid or f"key {key}")
 
 
-def doubled(connection: sqlite3.Connection, sources: Sequence[RankFile]) -> set[Listing]:
+def find_double_counted(connection: sqlite3.Connection, sources: Sequence[RankFile]) -> set[Listing]:
     """Return the GPUs of the files and of the recording open as ``connection`` whose samples don't count, because
     another rank sampled the same GPU at the same time. Raises RecordingError, sqlite3.Error."""
     listed: dict[Identity, list[Listing]] = {}
@@ -72,6 +72,9 @@ def _spans_in(source: RankFile, keys: Sequence[int]) -> dict[int, Span]:
 
 
 def _spans(connection: sqlite3.Connection, keys: Sequence[int], last: int, counted: bool) -> dict[int, Span]:
+    """Find when the rows of these GPUs (keys) begin and end in the file that ``connection`` has open; see
+    ``read_spans``."""
+
     def query(statement: str, values: Sequence[object]) -> list[tuple[object, ...]]:
         return connection.execute(statement, tuple(values)).fetchall()
 
@@ -83,7 +86,7 @@ class Keys:
 
     def __init__(self, connection: sqlite3.Connection, sources: Sequence[RankFile]) -> None:
         """``sources`` are all files that will be merged. Raises sqlite3.Error, RecordingError."""
-        self._doubled = doubled(connection, sources)
+        self._doubled = find_double_counted(connection, sources)
         rows = connection.execute("SELECT gpu, run_id, node, uuid FROM gpus").fetchall()
         rows = [row for row in rows if isinstance(row[0], int)]
         self._taken = {key for key, *_ in rows}
@@ -127,7 +130,7 @@ def unchanged(keys: Mapping[int, int]) -> bool:
     return all(old == new for old, new in keys.items())
 
 
-def mapped(keys: Mapping[int, int]) -> str:
+def new_key_expression(keys: Mapping[int, int]) -> str:
     """Return the SQL expression for the new key of a row's ``gpu``. It may be NULL for a key that is NULL or not in
     ``keys``."""
     if unchanged(keys):

@@ -84,6 +84,7 @@ def _make(path: str, text: str) -> bool:
 
 
 def _text(path: str) -> str | None:
+    """Read a lock's file; None if there is none. Raises another OSError."""
     try:
         return small_text(path)
     except FileNotFoundError:
@@ -117,6 +118,7 @@ def _take_away(path: str, holder: str, aside: str) -> None:
 
 
 def _unlink(path: str) -> None:
+    """Delete a file, if there is one. Raises OSError if it can't be deleted."""
     try:
         os.unlink(path)
     except FileNotFoundError:

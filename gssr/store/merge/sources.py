@@ -188,7 +188,7 @@ def _look_at(path: str) -> tuple[RankFile, str]:
 _SCRATCH = "merging-"
 
 
-def scratch(folder: str, what: str) -> str:
+def scratch_path(folder: str, what: str) -> str:
     """Return the path of a file in ``folder`` for this process alone, which must delete it again (see ``clear``)."""
     return os.path.join(folder, f"{_SCRATCH}{os.uname().nodename}-{os.getpid()}-{what}")
 
@@ -225,7 +225,7 @@ def attached(connection: sqlite3.Connection, path: str) -> Iterator[None]:
 def _private_copy(path: str) -> str:
     """Copy a file beside it, with what is left in logs put into it. Returns the copy's path. Raises OSError,
     sqlite3.Error."""
-    copy = scratch(os.path.dirname(os.path.abspath(path)), "copy")
+    copy = scratch_path(os.path.dirname(os.path.abspath(path)), "copy")
     try:
         copy_whole(path, copy)
         with closing(open_guarded(copy, [copy])) as connection:

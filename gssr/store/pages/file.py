@@ -260,6 +260,8 @@ class LeafCells:
             raise NotPlainError("a row that is not on its page")
 
     def _check_rowids(self, found: Leaves, n_cells: Ints) -> None:
+        """Check that rowids ascend, and that those of each page lie within what its parent says. ``n_cells``: rows of
+        each page. Raises NotPlainError."""
         ends = np.cumsum(n_cells)
         in_place = (self.rowid[ends - n_cells] > found.low) & (self.rowid[ends - 1] <= found.high)
         if not in_place.all() or (np.diff(self.rowid) <= 0).any():

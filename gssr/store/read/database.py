@@ -156,6 +156,7 @@ class Database:
 
 
 def _plain(path: str, identity: tuple[int, int] | None) -> PageFile | None:
+    """Open a file to read its pages past SQLite; None where they can't be read so."""
     try:
         return PageFile(path, identity)
     except NotPlainError:

@@ -67,6 +67,7 @@ def choose_disjoint(spans: Sequence[Span], sampling_seconds: float) -> list[int]
 
 
 def _overlap(one: Span, other: Span, tolerated: float) -> bool:
+    """Tell whether two spans have more than ``tolerated`` seconds, or at least half of the shorter one, in common."""
     (begin, end), (other_begin, other_end) = one, other
     common = min(end, other_end) - max(begin, other_begin)
     shorter = min(end - begin, other_end - other_begin)

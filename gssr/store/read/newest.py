@@ -90,6 +90,8 @@ def _read_nodes_now(connection: sqlite3.Connection, path: str) -> NodesNow:
 def _rows(
     connection: sqlite3.Connection, table: str, columns: Sequence[str], rest: str, parameters: Sequence[object]
 ) -> Iterable[tuple[Any, ...]]:
+    """Select these columns of a table, NULL for those that the file lacks. ``rest`` follows the table in the statement.
+    Raises sqlite3.Error."""
     wanted = ", ".join(selected(connection, table, columns))
     return connection.execute(f"SELECT {wanted} FROM {table} {rest}", parameters)
 

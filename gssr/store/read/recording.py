@@ -28,9 +28,9 @@ from gssr.store.format.rows import (
     Event,
     Process,
     RunRow,
+    deduplicate_traces,
     first_failure,
     missing_ranks,
-    one_row_a_trace,
     one_run,
 )
 from gssr.store.format.sample_arrays import Samples
@@ -291,7 +291,7 @@ class RunReader:
     def traces(self) -> list[AttachedTrace]:
         """List the traces attached to the run, by rank and path; empty where there are none. gssr.traces.attached opens
         them."""
-        return one_row_a_trace(row for each in self._shards for row in each.file.traces(self.run.run_id))
+        return deduplicate_traces(row for each in self._shards for row in each.file.traces(self.run.run_id))
 
     @property
     def tails(self) -> list[tuple[str, int, dict[int, int]]]:

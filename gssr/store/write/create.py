@@ -194,6 +194,7 @@ def _make_empty_file(path: str) -> None:
 
 
 def _is_empty_file(path: str) -> bool:
+    """Tell whether a regular, empty file is there; False where that can't be seen."""
     try:
         return os.path.isfile(path) and os.path.getsize(path) == 0
     except OSError:

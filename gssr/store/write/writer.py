@@ -379,6 +379,7 @@ class Writer:
             pass
 
     def _shrink(self, thinner: Thinner) -> None:
+        """Give free pages back to the filesystem, if no reader hinders it."""
         try:
             thinner.shrink()
         except sqlite3.Error:

@@ -118,6 +118,7 @@ def read_otf2(
 
 
 def _no_rank(definitions: Definitions) -> str:
+    """Say in a clause that an archive has none of the ranks asked for, and which it has."""
     ranks = sorted({track.rank for track in definitions.tracks if track.rank is not None})
     n = len({track.pid for track in definitions.tracks})
     there = f"there are {ranks[0]} to {ranks[-1]}" if ranks else f"it tells no ranks: {n} processes, from 0 on, count"

@@ -261,8 +261,8 @@ class Definitions:
         return found
 
     def scopes(self) -> dict[int, tuple[int, str]]:
-        """Return by the number of each metric instance the index of the track it is about, and "" ; or -1, and the name
-        of the group or node it is about ("" if unknown)."""
+        """Find what each metric instance is about. Returns by its number the index of a track and "", or -1 and the
+        name of a group or node, "" if that is unknown."""
         nodes = {int(row[0]): self.text(row[1]) for row in self._rows.get("SystemTreeNode", ())}
         groups = {int(row[0]): self.text(row[1]) for row in self._rows.get("LocationGroup", ())}
         found = {}

@@ -142,6 +142,7 @@ class Otf2Process:
         return found
 
     def _how_it_ended(self) -> str:
+        """Wait for the process, and say in a clause how it has ended."""
         code = self._process.wait()
         if code < 0:
             return f"libotf2 crashed on it ({signal.Signals(-code).name})"
