@@ -265,7 +265,8 @@ def _handle(options: argparse.Namespace, workers: "Workers") -> int:
         return analyze_traces(names, options, workers)
     for option in (*_FOR_TRACES, *WORKERS):
         if getattr(options, option.flags[0].removeprefix("--").replace("-", "_")):
-            return fail(f"{option.flags[0]}: is for traces: {names[0]} is none", USAGE)
+            instead = "; metrics of a recording: --metrics" if option.flags[0] == "--metric" else ""
+            return fail(f"{option.flags[0]}: is for traces: {names[0]} is none{instead}", USAGE)
 
     from gssr.model.verdicts.rules import from_environment, load
 

@@ -111,7 +111,8 @@ class GpuTable(HistoryTable):
         for column in self.shown_columns():
             size = min(max(names, len(column.title)), _LONGEST_NAME) if column.key == NAME else column.width
             with_unit = f"{column.title} {column.unit}".rstrip()
-            title = with_unit if len(with_unit) < size else column.title
+            has_room = len(with_unit) + (column.key == self.sort) <= size  # the one that is sorted by has an arrow
+            title = with_unit if has_room else column.title
             found.append(Heading(column.key, title, x, x + size, column.help, column.key in (NAME, CLASS)))
             x += size + 1
         return found
