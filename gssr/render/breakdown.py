@@ -79,6 +79,9 @@ def headline(breakdown: Breakdown, leading_loss: LeadingLoss | None = None) -> s
         return f"{small}, {percent(computes)} in others." if computes >= LEAST_SHOWN else f"{small}."
     if leading_loss is not None:
         lost = f"{percent(leading_loss.share)} is {clean(leading_loss.text)}"  # it may name a node
+        # Where nothing tells what kernels do, those that only wait count as work: both shares may then exceed the whole.
+        if computes + leading_loss.share > 1 + LEAST_SHOWN:
+            lost = lost.replace(" is lost:", " is lost, in part in kernels:", 1)
     elif CATEGORIES[most].branch == "communication" and min(in_communication) >= LEAST_SHOWN:
         lost = f"{percent(sum(in_communication))} is spent on communication alone"
     elif float(shares[most]) >= LEAST_SHOWN:

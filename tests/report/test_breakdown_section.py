@@ -56,6 +56,9 @@ def test_the_sentence_says_what_is_a_guess() -> None:
     guess = booked(SHARES, confidence=("guess",) * len(CATEGORIES))
     lost = "30.0 % is spent waiting in communication (a guess)."
     assert headline(guess) == f"60.0 % of the GPU time is spent computing; {lost}"
+    hang = LeadingLoss(0.17, "lost: nothing has been computed for the last 2 min")
+    spins = headline(booked({"working.other": 0.88, "end": 0.08, "idle.unexplained": 0.04}), hang)
+    assert "17.0 % is lost, in part in kernels: nothing" in spins, "88 % and 17 % are more than there is"
     assert "guess" not in headline(booked({"working.tensor": 1.0}, confidence=guess.confidence))
 
 
