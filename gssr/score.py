@@ -19,7 +19,7 @@ SCALE = "0 is idle, 1 saturated"
 CAVEAT = "indicative only: it does not compare algorithms and does not replace time to solution"
 
 NOT_ON_AMD = "AMD's driver has no SM or pipe activity"
-_LACKS = {"amd": NOT_ON_AMD, "nvml": "SM activity needs DCGM, or Hopper or newer (gssr doctor)"}
+_LACKS = {"amd": NOT_ON_AMD, "nvml": "SM activity needs DCGM, or GPM on Hopper and newer (gssr doctor)"}
 
 
 def _half_logistic(x: float) -> float:

@@ -1,7 +1,6 @@
 """The energy of a window is one number, wherever it is told: by counters, else by power, and unknown where a part is."""
 
 import json
-from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,6 @@ from ticks import T0, Record, ticks
 from gssr.cli import main
 from gssr.model.analyze import Options, analyze
 from gssr.model.fleet.figures import read_figures
-from gssr.model.live.live_result import Query
-from gssr.model.live.watched_recording import WatchedRecording
 from gssr.store.read.recording import RunReader
 
 SECONDS = 200
@@ -34,7 +31,7 @@ def _measured(record: Record, *kinds: tuple[int, ...], **options: Any) -> RunRea
 
 
 def _everywhere(reader: RunReader, capsys: pytest.CaptureFixture[str]) -> list[float | None]:
-    """What page (from rows, from rollups, exactly), JSON, fleet, comparison and screen say."""
+    """What page (from rows, from rollups, exactly), JSON, fleet, comparison say; the screen asks the comparison."""
     path = reader.tails[0][0]
     told = [analyze(reader, Options(exact=exact)).energy_j for exact in (None, False, True)]
     assert main(["analyze", path, "--json"]) == 0
@@ -43,8 +40,6 @@ def _everywhere(reader: RunReader, capsys: pytest.CaptureFixture[str]) -> list[f
     told.append(figures.energy_j)
     assert main(["compare", path, path, "--json"]) == 0
     told.append(json.loads(capsys.readouterr().out)["comparisons"][0]["energy_j"]["b"])
-    with closing(WatchedRecording(path)) as watch:
-        told.append(watch.look(Query("sm_active", energy=True)).energy_j)
     return told
 
 

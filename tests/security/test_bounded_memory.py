@@ -13,9 +13,8 @@ import pytest
 
 from benchmarks.processes import ENVIRONMENT, GSSR
 from gssr.convert.tables import Exported
-from gssr.model.analyze import analyze
 from gssr.model.breakdown.categories import CATEGORIES
-from gssr.model.compare.comparison import OPTIONS, compared
+from gssr.model.compare.comparison import analyze_to_compare
 from gssr.model.verdicts.rules import TABLE
 from gssr.store.read.recording import open_recording
 from tests.fuzz.readers import large
@@ -34,7 +33,7 @@ from gssr.model.live.live_result import Query
 from gssr.model.live.watched_recording import WatchedRecording
 from gssr.model.live.watch import Watch
 watch = WatchedRecording(sys.argv[1])
-assert watch.look(Query(rows=30, columns=150, activity=True, energy=True), quick=True).problem is None
+assert watch.look(Query(rows=30, columns=150, activity=True), quick=True).problem is None
 """
 
 
@@ -73,7 +72,7 @@ def test_what_is_kept_of_a_gpu_while_two_runs_are_compared_or_one_is_exported_is
 
     def compared_with_others() -> object:
         with closing(open_recording(path)) as recording:
-            return compared(analyze(recording.runs[0], OPTIONS))
+            return analyze_to_compare(recording.runs[0], TABLE)
 
     def exported() -> object:
         with closing(open_recording(path)) as recording:

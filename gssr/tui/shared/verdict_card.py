@@ -87,7 +87,7 @@ class VerdictCard(Drawing, Words, can_focus=True):
             return [(mark, *advice[0])]
         if detail == "short":
             return [title, *advice[:1]]
-        if detail == "title" and verdict.lost:
+        if detail == "title" and verdict.lost and "of the GPU time" not in verdict.title:
             return [(*title, Span(f"   {percent(verdict.lost)} of the GPU time", "dim"))]
         if detail == "evidence":
             return [title, (Span("; ".join(map(clean, texts_of(verdict))), "dim"),), *advice]
