@@ -83,13 +83,17 @@ def after(picture: Picture, watches: list[Watch], size: tuple[int, int]) -> Seen
         ready = app.pane.is_ready and bool(app.results)
         return ready and app.results[0].refined and (app.view.speed > 0 or app.results[0].n_rows > 0)
 
+    def is_judged() -> bool:
+        compares = app.view.screen == "compare" and app.results[0].part is None
+        return all(each.analysis if compares else each.judgement for each in app.results[: 2 if compares else 1])
+
     async def run() -> None:
         async with app.run_test(size=size) as pilot:
 
             async def settle() -> None:
                 for _ in range(int(PATIENCE / 0.1)):
                     await pilot.pause(0.1)
-                    if is_still() and (app.results[0].judgement is not None or app.results[0].run is None):
+                    if is_still() and (is_judged() or app.results[0].run is None):
                         break
                 await pilot.pause(0.3)
 

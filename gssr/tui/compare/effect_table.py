@@ -42,7 +42,9 @@ class EffectTable(Drawing, DataTable[Text]):
         found = effects(one, other)
         width = self.content_size.width
         told = (tuple(found), width, self.palette.theme)
-        self.border_title = in_part("what changed, the largest effect first", part_text(one))
+        is_analysed = one.part is not None or (one.analysis is not None and other.analysis is not None)
+        title = "what changed, the largest effect first" if found or is_analysed else "both runs are being analysed"
+        self.border_title = in_part(title, part_text(one))
         if told == self._told or not width:
             return
         self._told = told

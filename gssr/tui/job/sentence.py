@@ -113,7 +113,7 @@ def legend(
     smallest_first = sorted(shown, key=lambda at: float(shares[at]))
     while len(rows) > height and short:
         rest = 1 - float(shares[list(short)].sum())
-        more: list[Row] = [(Span(f"{percent(rest)} others, see Why", "dim"),)] if rest >= _SEEN else []
+        more: list[Row] = [(Span(f"{percent(rest)} others", "dim"),)] if rest >= _SEEN else []
         rows = flow([*short.values(), *more], width, ellipsis)
         del short[smallest_first.pop(0)]
     return rows[: max(height, 0)]
