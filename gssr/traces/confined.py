@@ -14,8 +14,8 @@ from typing import IO, NamedTuple
 
 
 class Limits(NamedTuple):
-    """What a process may take: ``memory``, bytes of addresses; ``written``, bytes of a file; ``seconds`` that it may
-    compute, None for any."""
+    """What a process may use at most: ``memory`` (bytes of address space), ``written`` (bytes of each file that it writes)
+    and ``seconds`` of CPU time, None for no limit."""
 
     memory: int
     written: int

@@ -117,7 +117,7 @@ class Clock(NamedTuple):
 
 
 def is_unix_time(ns: int) -> bool:
-    """Tell whether a time (ns) counts since 1970: it is in 1973 to 2096. What is before counts from a boot."""
+    """Tell whether a time (ns) counts from 1970, as times of 1973 to 2096 do; smaller ones count from the machine's boot."""
     return 10**17 <= ns <= 4 * 10**18
 
 

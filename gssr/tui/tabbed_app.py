@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TabbedApp(TerminalApp):
-    """An app whose screens are the tabs of TABS, of which the view says the one in sight."""
+    """An app with a tab for each screen in TABS; ``view.screen`` names the one in sight."""
 
     def __init__(self, glyphs: Glyphs, colors: int, theme: str) -> None:
         super().__init__(glyphs, colors, theme)

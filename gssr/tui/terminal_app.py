@@ -49,7 +49,8 @@ class _FirstScreen(Screen[None], inherit_bindings=False):
 
 
 class TerminalApp(KeysInOrder):
-    """An app that draws in the ``colors`` that the terminal has (their number, 0 for none) and in its ``glyphs``."""
+    """An app that draws in the ``colors`` that the terminal has (their number, 0 for none) and in its ``glyphs``. An unknown
+    ``theme`` is replaced by the usual one for so many colours."""
 
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
         (0, "-tiny"), (60, "-narrow"), (100, "-normal"), (150, "-wide")

@@ -377,8 +377,8 @@ def flat_profile(tree: CallTree) -> CallTree:
 
 
 class Throughput(NamedTuple):
-    """What all calls of a function compute and move, by what the profile tells of them and of what they call: ``flops``
-    and ``bytes`` (None: nothing is told) in ``ns``, their time on all places."""
+    """What a function computes and moves in all of its calls, with what they call in turn: ``flops`` floating-point
+    operations and ``bytes`` (None where the profile does not tell them) in ``ns`` of time, added up over all places."""
 
     name: str
     ns: float
