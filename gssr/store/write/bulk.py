@@ -6,7 +6,6 @@ For generated and imported data, not for the sampler: it uses numpy, and until `
 import math
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,9 +26,7 @@ from gssr.store.write.writer import Writer
 _INSERT_ROWS = 1000  # converting and binding this many at once stays in the processor's cache
 _STATEMENT_ROWS = 10  # a statement takes 999 values, or more in newer versions of SQLite
 _CACHE_KIB = 4096  # rows come in the order of each table and index, so that no page is needed again
-_N_KEYS = 1 << 16
 _PATIENCE_MS = 60_000  # a reader may hold the file locked between two chunks; nothing is lost by waiting
-_FEW = 2000  # of fewer values, sorting finds the bins sooner than counting all that there could be
 
 
 class BulkWriter(Writer):
@@ -44,8 +41,7 @@ class BulkWriter(Writer):
         for pragma in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{_CACHE_KIB}"):
             self._connection.execute(f"PRAGMA {pragma}").fetchall()
         self._coarse: dict[int, list[Buckets]] = {level: [] for level in LEVELS[1:]}
-        self._sketches: dict[int, _SketchCounts] = {}  # as those of gssr.store.format.rollup
-        self._places: dict[int, dict[str, Ints]] = {seconds: {} for seconds in SKETCHES}
+        self._sketches = {seconds: _SketchCounts(seconds) for seconds in SKETCHES}
 
     def add_columns(self, gpu: Ints, time: Floats, values: Mapping[str, Floats]) -> None:
         """Add rows, and write them at once.
@@ -166,12 +162,11 @@ class BulkWriter(Writer):
         for level in LEVELS[1:]:
             self._close_coarse(level, int(closed.start.min()))
             self._coarse[level].append(closed)
-        gpu, minute = np.searchsorted(self._keys, keys), np.floor(time / FINE_SKETCH_SECONDS).astype(np.int64)
-        cuts = [0, *(np.flatnonzero(np.diff(minute)) + 1).tolist(), len(minute)]
-        for begin, end in pairwise(cuts):
-            rows = slice(begin, end)
-            sketch = self._sketch(FINE_SKETCH_SECONDS, int(minute[begin]) * FINE_SKETCH_SECONDS)
-            sketch.add(gpu[rows], {name: whole[name][rows] for name in self._layout.sketched if name in whole})
+        minute = np.floor(time / FINE_SKETCH_SECONDS).astype(np.int64)
+        columns = [whole.get(name) for name in self._layout.sketched]
+        counted = _count_cells(minute, np.searchsorted(self._keys, keys), columns)
+        self._sketches[FINE_SKETCH_SECONDS].add(*counted)
+        self._close_sketches(float(minute[-1]) * FINE_SKETCH_SECONDS)
         return closed
 
     def _insert_rollups(self, level: int, closed: Buckets) -> None:
@@ -200,27 +195,15 @@ class BulkWriter(Writer):
         ends = _rowids_by_group(group, finer.rowids, len(codes))
         self._insert_rollups(level, _of_level(level, codes, merged, self._layout, ends))
 
-    def _sketch(self, seconds: int, time: int) -> "_SketchCounts":
-        """Return the open sketches of so many ``seconds`` at this time; those that are over are written first."""
-        self._close_sketches(time)
-        if seconds not in self._sketches:
-            self._sketches[seconds] = _SketchCounts(
-                time // seconds * seconds, self._keys, self._layout.sketched, self._places[seconds]
-            )
-        return self._sketches[seconds]
-
-    def _close_sketches(self, time: float) -> None:
-        """Write the sketches that end at ``time`` or before, and add the finer ones to the coarser ones."""
+    def _close_sketches(self, before: float) -> None:
+        """Write the sketches that end at ``before`` (unix s) or earlier, and add the finer ones to the coarser ones."""
         for seconds, table in SKETCHES.items():
-            sketch = self._sketches.get(seconds)
-            if sketch is None or sketch.start + seconds > time:
-                continue
-            del self._sketches[seconds]
-            rows = ((key, sketch.start, as_stored(blob, seconds)) for key, blob in sketch.blobs())
+            start, cell, count = self._sketches[seconds].take(before)
+            encoded = _encode_sketches(start, cell, count, len(self._layout.sketched))
+            rows = ((self._keys[gpu], begin, as_stored(blob, seconds)) for gpu, begin, blob in encoded)
             self._connection.executemany(f"INSERT INTO {table} (gpu, bucket, data) VALUES (?, ?, ?)", rows)
-            if seconds != SKETCH_SECONDS:
-                self._sketch(SKETCH_SECONDS, sketch.start).merge(sketch)
-            sketch.clear()
+            if seconds != SKETCH_SECONDS and len(start):
+                self._sketches[SKETCH_SECONDS].add(start // SKETCH_SECONDS, cell, count)
 
 
 def _of_level(level: int, codes: Ints, vectors: Floats, layout: Layout, rowids: Ints) -> Buckets:
@@ -239,80 +222,73 @@ def _rowids_by_group(group: Ints, rowids: Ints, n_groups: int) -> Ints:
 
 
 class _SketchCounts:
-    """The sketches of one bucket, all GPUs at once: per metric a dense count for each GPU and each bin seen.
+    """Counts the samples of sketches of one length by bucket and *cell*: ``(gpu * n_metrics + metric) << 16 | bin``, where
+    ``gpu`` is a position among the file's keys and ``metric`` one among the metrics of a sketch.
 
-    ``metrics`` are those of the file's sketches, in order. ``place``: by metric the column of each bin, -1 of those
-    without; it was used before, and is cleared.
+    What is counted is held as arrays of one length, ascending by bucket and cell.
     """
 
-    def __init__(self, start: int, keys: list[int], metrics: Sequence[str], place: dict[str, Ints]) -> None:
-        self.start = start
-        self._keys = keys
-        self._metrics = metrics
-        self._place = place
-        self._bins: dict[str, Ints] = {name: np.empty(0, np.int64) for name in metrics}
-        self._counts = {name: np.zeros((len(keys), 0), np.int64) for name in metrics}
+    def __init__(self, seconds: int) -> None:
+        self._seconds = seconds
+        self._bucket, self._cell, self._count = (np.empty(0, np.int64) for _ in range(3))
 
-    def add(self, gpu: Ints, values: Mapping[str, Floats]) -> None:
-        """Count rows: ``gpu`` int64[n] positions among the keys, ``values`` float64[n]."""
-        for name in self._metrics:
-            if name not in values:
-                continue
-            column = np.asarray(values[name], np.float32)
-            known = np.isfinite(column)
-            mine, column = (gpu, column) if known.all() else (gpu[known], column[known])
-            bins = (column.view(np.uint32) >> 16).astype(np.int64)
-            few = len(bins) < _FEW
-            places = self._places(
-                name, np.unique(bins) if few else np.flatnonzero(np.bincount(bins, minlength=_N_KEYS))
-            )
-            shape = self._counts[name].shape
-            flat = np.bincount(mine * shape[1] + places[bins], minlength=shape[0] * shape[1])
-            self._counts[name] += flat.reshape(shape)
-
-    def merge(self, other: "_SketchCounts") -> None:
-        """Add the counts of a finer bucket of the same GPUs."""
-        for name, bins in other._bins.items():
-            if not len(bins):
-                continue
-            columns = self._places(name, bins)[bins]
-            self._counts[name][: len(other._counts[name]), columns] += other._counts[name]
-
-    def _places(self, name: str, bins: Ints) -> Ints:
-        """Return the columns of a metric's counts by bin. Bins and GPUs that have none in the counts yet get some."""
-        if name not in self._place:
-            self._place[name] = np.full(_N_KEYS, -1, np.int64)
-        place = self._place[name]
-        new = bins[place[bins] < 0]
-        more = len(self._keys) - len(self._counts[name])
-        if len(new) or more:
-            place[new] = len(self._bins[name]) + np.arange(len(new))
-            self._bins[name] = np.append(self._bins[name], new)
-            self._counts[name] = np.pad(self._counts[name], ((0, more), (0, len(new))))
-        return place
-
-    def clear(self) -> None:
-        """Forget the columns of all bins: what is counted is written."""
-        for name, bins in self._bins.items():
-            if len(bins):
-                self._place[name][bins] = -1
-
-    def blobs(self) -> Iterator[tuple[int, bytes]]:
-        """Encode the sketch of every GPU that has samples. Yields GPU keys and blobs, which are not packed."""
-        n, seen = len(self._metrics), [at for at, name in enumerate(self._metrics) if len(self._bins[name])]
-        orders = [np.argsort(self._bins[self._metrics[at]]) for at in seen]
-        if not seen:
+    def add(self, bucket: Ints, cell: Ints, count: Ints) -> None:
+        """Add counts [n] of cells [n] to buckets [n], which are numbered from 1970 on."""
+        bucket, cell, count = (
+            np.append(held, new) for held, new in ((self._bucket, bucket), (self._cell, cell), (self._count, count))
+        )
+        if not len(bucket):
             return
-        metric = np.repeat(seen, [len(order) for order in orders])
-        bins = np.concatenate(
-            [self._bins[self._metrics[at]][order] for at, order in zip(seen, orders, strict=True)]
-        ).astype("<u2")
-        counts = np.zeros((len(self._keys), len(bins)), "<u4")
-        for at, order in zip(seen, orders, strict=True):
-            own = self._counts[self._metrics[at]]
-            counts[: len(own), metric == at] = own[:, order]
-        for key, found in zip(self._keys, counts, strict=True):
-            which = np.flatnonzero(found)
-            if len(which):
-                head = np.array([n, *np.bincount(metric[which], minlength=n)], "<u2")
-                yield key, head.tobytes() + bins[which].tobytes() + found[which].tobytes()
+        lowest, width = bucket.min(), cell.max() + 1
+        code = (bucket - lowest) * width + cell
+        order = np.argsort(code)
+        code, first = _find_runs(code[order])
+        self._bucket, self._cell = code // width + lowest, code % width
+        self._count = np.add.reduceat(count[order], first)
+
+    def take(self, before: float) -> tuple[Ints, Ints, Ints]:
+        """Remove the buckets that end at ``before`` (unix s) or earlier. Returns the starts of the buckets (unix s), the
+        cells and their counts, [n] each, ascending by bucket and cell."""
+        n = int(np.searchsorted((self._bucket + 1) * self._seconds, before, side="right"))
+        taken = (self._bucket[:n] * self._seconds, self._cell[:n], self._count[:n])
+        self._bucket, self._cell, self._count = (rest[n:] for rest in (self._bucket, self._cell, self._count))
+        return taken
+
+
+def _find_runs(ascending: Ints) -> tuple[Ints, Ints]:
+    """Return the different numbers among ``ascending`` [n > 0], and the index of the first of each."""
+    first = np.flatnonzero(np.append(True, ascending[1:] != ascending[:-1]))
+    return ascending[first], first
+
+
+def _count_cells(bucket: Ints, gpu: Ints, columns: Sequence[Floats | None]) -> tuple[Ints, Ints, Ints]:
+    """Count samples by bucket and cell. ``bucket`` and ``gpu`` [n]: of each row; ``columns``: the values [n] of each metric
+    of a sketch, None of one that has none. Returns buckets, cells and counts, as ``_SketchCounts.add`` takes them; NaN and
+    infinity are left out."""
+    codes, lowest, width = [np.empty(0, np.int64)], int(bucket.min()), (int(gpu.max()) + 1) * len(columns) << 16
+    owner = (bucket - lowest) * (width >> 16) + gpu * len(columns)
+    for metric, column in enumerate(columns):
+        if column is not None:
+            values = np.asarray(column, np.float32)
+            codes.append((owner + metric << 16 | values.view(np.uint32) >> 16)[np.isfinite(values)])
+    if not (ascending := np.sort(np.concatenate(codes))).size:
+        return ascending, ascending, ascending
+    code, first = _find_runs(ascending)
+    return code // width + lowest, code % width, np.diff(first, append=len(ascending))
+
+
+def _encode_sketches(start: Ints, cell: Ints, count: Ints, n_metrics: int) -> Iterator[tuple[int, int, bytes]]:
+    """Encode counts, which are as ``_SketchCounts.take`` returns them. Yields for each sketch the position of its GPU, the
+    start of its bucket (unix s) and its blob, which is not packed."""
+    if not len(start):
+        return
+    metric, gpu = (cell >> 16) % n_metrics, (cell >> 16) // n_metrics
+    first = np.flatnonzero(np.append(True, (start[1:] != start[:-1]) | (gpu[1:] != gpu[:-1])))
+    sketch = np.repeat(np.arange(len(first)), np.diff(first, append=len(start)))
+    n_bins = np.bincount(sketch * n_metrics + metric, minlength=len(first) * n_metrics).reshape(-1, n_metrics)
+    heads = np.column_stack([np.full(len(first), n_metrics), n_bins]).astype("<u2")
+    bins, counts = (cell & 0xFFFF).astype("<u2"), count.astype("<u4")
+    edges = zip(first.tolist(), [*first[1:].tolist(), len(start)], strict=True)
+    for head, (begin, end) in zip(heads, edges, strict=True):
+        blob = head.tobytes() + bins[begin:end].tobytes() + counts[begin:end].tobytes()
+        yield int(gpu[begin]), int(start[begin]), blob
