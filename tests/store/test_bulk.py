@@ -10,6 +10,7 @@ from sample_rows import START, STEP, rows_of, write
 from gssr.metrics import NAMES
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.read.recording import open_recording
+from gssr.store.read.time_window import Window
 from gssr.store.write.bulk import BulkWriter
 from gssr.store.write.writer import Writer
 
@@ -109,6 +110,44 @@ def test_gpus_and_metrics_that_come_later_are_counted_as_if_they_had_been_known(
     for table_name in ("gpus", "process_gpus", "samples", "rollup", "sketch", "sketch_minute"):
         first, second = (file.execute(f"SELECT * FROM {table_name} ORDER BY 1, 2, 3").fetchall() for file in files)
         assert first == second and len(first) >= 3
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize(("step", "levels"), [(2.0, {10, 60, 600}), (10.0, {60, 600}), (30.0, {600}), (900.0, {600})])
+def test_of_samples_far_apart_only_long_rollups_are_written_and_every_window_has_the_same_sums(
+    tmp_path, monkeypatch, step, levels, ends
+):
+    table = np.array(rows_of(400, 3), dtype=float)
+    table[:, 1] = START + (table[:, 1] - START) / STEP * step
+    readers, writers = [], []
+    for fewest in (0, None):
+        if fewest is not None:
+            monkeypatch.setattr("gssr.store.write.bulk._FEWEST_ROWS", fewest)
+        path = tmp_path / f"{fewest}.sql"
+        bulk = BulkWriter(str(path))
+        bulk.begin({"run_id": "r", "started_at": START, "sampling_ms": step * 1000, "state": "running"}, {"rank": 0})
+        bulk.add_gpus([{"device_index": index, "uuid": f"GPU-{index}"} for index in range(3)], NAMES, step)
+        part = np.floor(table[:, 1] / 600)
+        for number in np.unique(part):
+            some = table[part == number]
+            bulk.add_columns(some[:, 0].astype(int), some[:, 1], {name: some[:, 2 + k] for k, name in enumerate(NAMES)})
+        assert not ends or bulk.finish(table[-1, 1], 0, "completed", table[-1, 1])
+        monkeypatch.undo()
+        writers.append(bulk)
+        readers.append(open_recording(path).runs[0])
+    found = sqlite3.connect(tmp_path / "None.sql").execute("SELECT DISTINCT level FROM rollup").fetchall()
+    assert {level for (level,) in found} == levels
+    span = 400 * step
+    for window in (Window(-np.inf, np.inf), Window(START + 0.3 * span, START + 0.7 * span), Window(START, START + 61)):
+        for level in (None, 10, 60, 600):
+            every, fewer = (reader.buckets(window, level=level) for reader in readers)
+            if level is None:  # which buckets cover the window is free, what they add up to is not
+                assert every.vectors[:, 0].sum() == fewer.vectors[:, 0].sum() > 0
+                continue
+            orders = [np.lexsort((buckets.start, buckets.gpu)) for buckets in (every, fewer)]
+            for one, other in zip(every.vectors[orders[0]], fewer.vectors[orders[1]], strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    assert [reader.recounted for reader in readers] == [None, None]
 
 
 def test_what_is_written_in_bulk_can_be_read_meanwhile(tmp_path, monkeypatch):

@@ -27,6 +27,9 @@ LIVE_SUFFIX = ".live"
 
 LEVELS = (10, 60, 600)
 """Lengths of the rollups' buckets, seconds; buckets are aligned to unix time."""
+FINEST_LEVEL = "(SELECT min(level) FROM rollup)"
+"""SQL for the length of the shortest buckets that a file holds: an imported file may have none of 10 s
+(gssr.store.write.bulk)."""
 SKETCH_SECONDS, FINE_SKETCH_SECONDS = 600, 60
 SKETCHES = {FINE_SKETCH_SECONDS: "sketch_minute", SKETCH_SECONDS: "sketch"}
 """Tables of histograms by the length of their buckets, seconds."""

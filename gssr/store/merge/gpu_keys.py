@@ -17,7 +17,7 @@ from contextlib import closing
 from typing import Optional
 
 from gssr.store.format.rows import Gpu
-from gssr.store.format.schema import LEVELS
+from gssr.store.format.schema import FINEST_LEVEL
 from gssr.store.merge.sources import RankFile
 from gssr.store.read.gpu_spans import Span, choose_disjoint, read_spans
 from gssr.store.read.open import connect
@@ -67,7 +67,7 @@ def _of(gpu: Gpu) -> Identity:
 
 def _spans_in(source: RankFile, keys: Sequence[int]) -> dict[int, Span]:
     with closing(connect(source.path)) as connection:
-        (last,) = connection.execute("SELECT max(last_rowid) FROM rollup WHERE level = ?", (LEVELS[0],)).fetchone()
+        (last,) = connection.execute(f"SELECT max(last_rowid) FROM rollup WHERE level = {FINEST_LEVEL}").fetchone()
         return _spans(connection, keys, source.last, counted=(last or 0) >= source.last)
 
 

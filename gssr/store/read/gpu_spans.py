@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Any
 
 from gssr.store.format.limits import number_within
-from gssr.store.format.schema import GAP_INTERVALS, LEVELS
+from gssr.store.format.schema import FINEST_LEVEL, GAP_INTERVALS
 
 Span = tuple[float, float]
 """The times of a GPU's first and last row in a file, unix s."""
@@ -24,19 +24,16 @@ def read_spans(query: Query, keys: Sequence[int], last: int, counted: bool) -> d
     only = ",".join(map(str, keys))
     closed = query(
         "SELECT gpu, min(bucket), max(bucket), max(last_rowid) FROM rollup"
-        f" WHERE level = ? AND gpu IN ({only}) GROUP BY gpu",
-        (LEVELS[0],),
+        f" WHERE level = {FINEST_LEVEL} AND gpu IN ({only}) GROUP BY gpu",
+        (),
     )
     times: dict[int, list[float]] = {}
     closed = [row for row in closed if all(isinstance(value, int) for value in row)]
     finals = {key: final for key, _, _, final in closed}
     for key, *buckets, _ in closed:
-        at = "SELECT data FROM rollup WHERE level = ? AND bucket = ? AND gpu = ?"
+        at = f"SELECT data FROM rollup WHERE level = {FINEST_LEVEL} AND bucket = ? AND gpu = ?"
         times[key] = [
-            time
-            for bucket in buckets
-            for (data,) in query(at, (LEVELS[0], bucket, key))
-            for time in times_in_blob(data)
+            time for bucket in buckets for (data,) in query(at, (bucket, key)) for time in times_in_blob(data)
         ]
     for key in () if counted else keys:
         rest = "SELECT min(time), max(time) FROM samples WHERE rowid > ? AND rowid <= ? AND gpu = ?"

@@ -13,7 +13,7 @@ import numpy as np
 from gssr.arrays import Flags, Ints
 from gssr.store.format.limits import LATEST, LEAST_BYTES
 from gssr.store.format.sample_arrays import Samples
-from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
+from gssr.store.format.schema import FINEST_LEVEL, LEVELS, SKETCH_SECONDS
 from gssr.store.pages.sample_pages import SampleQuery
 from gssr.store.read.gpu_spans import Span, read_spans, times_in_blob
 from gssr.store.read.guarded_file import GuardedFile
@@ -286,9 +286,9 @@ class Part(NamedTuple):
         lower, upper = int(max(start, 0.0)), math.ceil(min(end, 1e15))
         newest = self.shard.rollups.newest_bucket(self.keys_of(None))
         found = self.shard.file.all(
-            "SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = ? AND bucket > ? AND bucket < ?"
-            " AND first_rowid >= ? AND last_rowid <= ?",
-            (LEVELS[0], lower - LEVELS[0], upper, self.first, self.last),
+            f"SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = {FINEST_LEVEL}"
+            f" AND bucket > ? - {FINEST_LEVEL} AND bucket < ? AND first_rowid >= ? AND last_rowid <= ?",
+            (lower, upper, self.first, self.last),
         )
         if newest is None or not found or None in found[0]:
             return self.first, self.last
@@ -318,9 +318,10 @@ class Part(NamedTuple):
         ranges = [(first, last)]
         if self.shard.file.merged:
             found = self.shard.file.all(
-                "SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = ? AND bucket > ? AND bucket < ?"
-                " AND first_rowid >= ? AND last_rowid <= ? GROUP BY gpu ORDER BY 1",
-                (LEVELS[0], int(max(start, 0.0)) - LEVELS[0], math.ceil(min(end, 1e15)), self.first, self.last),
+                f"SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = {FINEST_LEVEL}"
+                f" AND bucket > ? - {FINEST_LEVEL} AND bucket < ? AND first_rowid >= ? AND last_rowid <= ?"
+                " GROUP BY gpu ORDER BY 1",
+                (int(max(start, 0.0)), math.ceil(min(end, 1e15)), self.first, self.last),
             )
             ranges = []
             for low, high in ((int(low), int(high)) for low, high in found if None not in (low, high)):

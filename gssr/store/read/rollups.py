@@ -3,7 +3,7 @@ finished, else through SQLite."""
 
 import math
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from gssr.arrays import Ints
 from gssr.store.format.buckets import Buckets, join_buckets, vectors_of
 from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import Layout, part_of
-from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, FINEST_LEVEL, LEVELS, SKETCH_SECONDS, SKETCHES
 from gssr.store.format.sketches import Sketches, decode_sketches
 from gssr.store.format.sound_arrays import are_placed, are_rollups, are_vectors, ranges_in, sound_buckets
 from gssr.store.pages.file import NotPlainError
@@ -68,6 +68,8 @@ class RollupRows:
         """What was listed last: who reads a stretch in pieces asks for other GPUs of the same one next."""
         self._kept: Buckets | None = None
         self._are_many = False
+        self._held: set[tuple[int, int]] = set()
+        """Levels of which there are buckets, each with the lowest of a run's keys."""
 
     def close(self) -> None:
         """Forget what is kept of the file, which is being closed."""
@@ -242,12 +244,23 @@ class RollupRows:
             if len(sketches.gpu):
                 yield sketches
 
+    def holds(self, level: int, keys: Collection[int]) -> bool:
+        """Tell whether the file has buckets of this level of any of these GPUs, all of one run; always True of the coarsest
+        level. Only an imported file lacks finer ones for long (gssr.store.write.bulk)."""
+        known = (level, min(keys, default=-1))
+        if level != LEVELS[-1] and known not in self._held:
+            query = f"SELECT 1 FROM rollup WHERE level = {level} AND gpu IN ({','.join(map(str, keys))}) LIMIT 1"
+            if not self._file.all(query):
+                return False
+            self._held.add(known)
+        return True
+
     def newest_bucket(self, keys: Sequence[int] | None) -> int | None:
         """Return the start (unix s) of the newest closed bucket of the finest level of these GPUs (None: of any); None
         when there is none."""
         only = f" AND gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
         found = self._file.all(
-            f"SELECT bucket FROM rollup WHERE level = ?{only} ORDER BY bucket DESC LIMIT 1", (LEVELS[0],)
+            f"SELECT bucket FROM rollup WHERE level = {FINEST_LEVEL}{only} ORDER BY bucket DESC LIMIT 1"
         )
         return int(found[0][0]) if found and found[0][0] is not None else None
 
@@ -257,7 +270,8 @@ class RollupRows:
         row, unless the disk had no space for more than its end."""
         newest = self.newest_bucket(keys)
         found = self._file.all(
-            "SELECT max(last_rowid) FROM rollup WHERE level = ? AND bucket >= ?", (LEVELS[0], (newest or 0) - LEVELS[1])
+            f"SELECT max(last_rowid) FROM rollup WHERE level = {FINEST_LEVEL} AND bucket >= ?",
+            ((newest or 0) - LEVELS[1],),
         )
         return bool(found) and found[0][0] is not None and int(found[0][0]) >= rowid
 

@@ -135,13 +135,14 @@ def _fold_uncounted(
     """Fold the samples of the window that none of the buckets in ``taken`` counts. ``taken`` holds pairs: the length of
     buckets in s, and their numbers (``codes_of``). Returns buckets of 10 s, one for each GPU and bucket with such
     samples. They are not read again if ``keep_cut_minutes`` has read them."""
-    ranges = window.cut_off(LEVELS[0])
+    finest = next(level for level in LEVELS if part.shard.rollups.holds(level, part.position))
+    ranges = window.cut_off(finest)
     is_told = part.ended and (any(len(codes) for _, codes in taken) or ranges == [window])
     held = _kept_edges(part, ranges, gpus, taken, gap_seconds, layout) if is_told else None
     if held is not None:
         return held
     return fold_samples(
-        read_uncounted(part, stored_metrics_of(layout), window, LEVELS[0], gpus, taken), gap_seconds, layout
+        read_uncounted(part, stored_metrics_of(layout), window, finest, gpus, taken), gap_seconds, layout
     )
 
 

@@ -19,10 +19,13 @@ from gssr.store.format.rollup import as_stored
 from gssr.store.format.sample_arrays import derive
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES, TABLES
 from gssr.store.read.open import RecordingError
-from gssr.store.write.pending import insert_into
+from gssr.store.write.pending import Value, insert_into
 from gssr.store.write.thinning import Keep
 from gssr.store.write.writer import Writer
 
+_FEWEST_ROWS = 4
+"""Buckets of fewer samples are left out, except the coarsest: a bucket takes as much room as twenty samples of the few
+metrics that other tools record, and as long to read as several."""
 _INSERT_ROWS = 1000  # converting and binding this many at once stays in the processor's cache
 _STATEMENT_ROWS = 10  # a statement takes 999 values, or more in newer versions of SQLite
 _CACHE_KIB = 4096  # rows come in the order of each table and index, so that no page is needed again
@@ -38,10 +41,19 @@ class BulkWriter(Writer):
         RecordingError."""
         super().__init__(path, append)
         self._bulk_keep: Keep = keep
+        self._levels: tuple[int, ...] = LEVELS
         for pragma in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{_CACHE_KIB}"):
             self._connection.execute(f"PRAGMA {pragma}").fetchall()
         self._coarse: dict[int, list[Buckets]] = {level: [] for level in LEVELS[1:]}
         self._sketches = {seconds: _SketchCounts(seconds) for seconds in SKETCHES}
+
+    def add_gpus(self, gpus: Sequence[Mapping[str, Value]], measured: Sequence[str], sampling_seconds: float) -> None:
+        """Add GPUs as ``Writer.add_gpus`` does. Of samples that are kept, and are so far apart that buckets of a level would
+        hold fewer than _FEWEST_ROWS, no buckets of that level are written."""
+        super().add_gpus(gpus, measured, sampling_seconds)
+        if self._bulk_keep == "raw":
+            least = min(_FEWEST_ROWS * sampling_seconds, LEVELS[-1])
+            self._levels = tuple(level for level in LEVELS if level >= least)
 
     def add_columns(self, gpu: Ints, time: Floats, values: Mapping[str, Floats]) -> None:
         """Add rows, and write them at once.
@@ -170,7 +182,10 @@ class BulkWriter(Writer):
         return closed
 
     def _insert_rollups(self, level: int, closed: Buckets) -> None:
-        """Insert closed buckets as rollups of ``level`` seconds; they must have their rowids. Raises sqlite3.Error."""
+        """Insert closed buckets as rollups of ``level`` seconds, if those are written; they must have their rowids. Raises
+        sqlite3.Error."""
+        if level not in self._levels:
+            return
         blobs = [row.tobytes() for row in closed.vectors.astype("<f8")]
         assert closed.rowids is not None
         heads = (column.tolist() for column in (closed.gpu, closed.start.astype(np.int64), *closed.rowids.T))
