@@ -111,7 +111,7 @@ def read_checked_rollups(
     keys = part.keys_of(gpus)
     if not part.ended:
         return read_unchecked_rollups(part, level, keys, window, layout), np.empty(0, np.int64), level
-    if not part.shard.rollups.holds(level, part.position):
+    if level < part.shard.rollups.finest_level(part.position):
         return no_buckets(layout), np.empty(0, np.int64), level
     lower, upper = _clip_to_rollups(part, window)
     if np.ceil(lower / level) * level + level > upper:  # there is room for none

@@ -68,8 +68,8 @@ class RollupRows:
         """What was listed last: who reads a stretch in pieces asks for other GPUs of the same one next."""
         self._kept: Buckets | None = None
         self._are_many = False
-        self._held: set[tuple[int, int]] = set()
-        """Levels of which there are buckets, each with the lowest of a run's keys."""
+        self._finest: dict[int, int] = {}
+        """The finest level, by the lowest of a run's keys."""
 
     def close(self) -> None:
         """Forget what is kept of the file, which is being closed."""
@@ -244,16 +244,17 @@ class RollupRows:
             if len(sketches.gpu):
                 yield sketches
 
-    def holds(self, level: int, keys: Collection[int]) -> bool:
-        """Tell whether the file has buckets of this level of any of these GPUs, all of one run; always True of the coarsest
-        level. Only an imported file lacks finer ones for long (gssr.store.write.bulk)."""
-        known = (level, min(keys, default=-1))
-        if level != LEVELS[-1] and known not in self._held:
-            query = f"SELECT 1 FROM rollup WHERE level = {level} AND gpu IN ({','.join(map(str, keys))}) LIMIT 1"
-            if not self._file.all(query):
-                return False
-            self._held.add(known)
-        return True
+    def finest_level(self, keys: Collection[int]) -> int:
+        """Return the level of the shortest buckets that the file has of these GPUs, all of one run; the coarsest level if
+        it has none. Only an imported file lacks finer ones for long (gssr.store.write.bulk)."""
+        lowest = min(keys, default=-1)
+        if self._finest.get(lowest) != LEVELS[0]:
+            mine = f"gpu IN ({','.join(map(str, keys))})"
+            found = (
+                self._file.all(f"SELECT 1 FROM rollup WHERE level = {level} AND {mine} LIMIT 1") for level in LEVELS
+            )
+            self._finest[lowest] = next((level for level, rows in zip(LEVELS, found, strict=True) if rows), LEVELS[-1])
+        return self._finest[lowest]
 
     def newest_bucket(self, keys: Sequence[int] | None) -> int | None:
         """Return the start (unix s) of the newest closed bucket of the finest level of these GPUs (None: of any); None

@@ -135,7 +135,7 @@ def _fold_uncounted(
     """Fold the samples of the window that none of the buckets in ``taken`` counts. ``taken`` holds pairs: the length of
     buckets in s, and their numbers (``codes_of``). Returns buckets of 10 s, one for each GPU and bucket with such
     samples. They are not read again if ``keep_cut_minutes`` has read them."""
-    finest = next(level for level in LEVELS if part.shard.rollups.holds(level, part.position))
+    finest = part.shard.rollups.finest_level(part.position)
     ranges = window.cut_off(finest)
     is_told = part.ended and (any(len(codes) for _, codes in taken) or ranges == [window])
     held = _kept_edges(part, ranges, gpus, taken, gap_seconds, layout) if is_told else None
